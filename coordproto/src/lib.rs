@@ -1,0 +1,5 @@
+//! What is true: the decisions of the coordination layer, as functions of values.
+//!
+//! Nothing here waits, reads a clock or touches a socket. `engine` does the I/O around these decisions.
+
+pub mod answer;

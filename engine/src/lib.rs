@@ -1,0 +1,6 @@
+//! What happens: the I/O around the decisions of `coordproto`.
+//!
+//! [`env`] is the only clock and randomness, [`tasks`] the only place that starts a task or a thread.
+
+pub mod env;
+pub mod tasks;

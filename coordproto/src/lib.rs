@@ -3,3 +3,8 @@
 //! Nothing here waits, reads a clock or touches a socket. `engine` does the I/O around these decisions.
 
 pub mod answer;
+pub mod key;
+pub mod lease;
+pub mod listing;
+pub mod record;
+pub mod slot;

@@ -4,5 +4,6 @@
 //! that every slot stands on.
 
 pub mod env;
+pub mod lease;
 pub mod store;
 pub mod tasks;

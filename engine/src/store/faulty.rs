@@ -199,10 +199,11 @@ impl<B: Bucket> Bucket for Faulty<B> {
 
     async fn get(&self, key: &Key) -> Result<Option<Version>, Unknown> {
         match self.fault(Verb::Get, key.as_str(), None) {
-            Fault::Stale => match self.old(key) {
-                Some(old) => return Ok(Some(old)),
-                None => {}
-            },
+            Fault::Stale => {
+                if let Some(old) = self.old(key) {
+                    return Ok(Some(old));
+                }
+            }
             Fault::None => {}
             Fault::DropRequest | Fault::Late(_) | Fault::DropReply => return Err(self.lost("get", key.as_str())),
             Fault::Delay(wait) => self.script.env.sleep(wait).await,

@@ -35,7 +35,7 @@ use crate::store::{Bucket, BucketSpec, OpenError, Store};
 
 pub use claim::{Claim, Refusal};
 pub use coordproto::lease::Terms;
-pub use tenure::{Release, Renew};
+pub use tenure::{Release, Renew, Renewal};
 
 /// How often a lost race is looked at again before the answer is unknown.
 const ROUNDS: u32 = 16;

@@ -23,6 +23,15 @@ pub enum Renew {
     Lost,
 }
 
+/// One answer of a burst.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    /// The answer, as for [`renew`](Leases::renew).
+    pub answer: Result<Renew, Unknown>,
+    /// When it was there.
+    pub at: Mono,
+}
+
 /// The definite answer to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
@@ -75,12 +84,12 @@ impl<S: Store> Leases<S> {
         })
     }
 
-    /// Renews many leases in one pipelined burst, one request each. Answers are in the order of the leases.
-    ///
-    /// # Errors
-    /// Per lease, as for [`renew`](Leases::renew).
-    pub async fn renew_all(&self, leases: &mut [Lease]) -> Vec<Result<Renew, Unknown>> {
-        let renewals = join_all(leases.iter_mut().map(|lease| self.renew(lease)));
+    /// Renews many leases in one pipelined burst, one request each. The answers are in the order of the leases.
+    pub async fn renew_all(&self, leases: &mut [Lease]) -> Vec<Renewal> {
+        let renewals = join_all(leases.iter_mut().map(|lease| async {
+            let answer = self.renew(lease).await;
+            Renewal { answer, at: self.inner.env.now() }
+        }));
         // Said on the heartbeat, so that no claim between two heartbeats has to.
         let (answers, declared) = join(renewals, self.inner.declare_protocol()).await;
         if let Err(unknown) = declared {

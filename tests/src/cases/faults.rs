@@ -56,7 +56,7 @@ pub async fn a_store_that_cannot_be_asked_is_unknown_in_every_verb<S: Store>(t: 
         assert_eq!(lease.good_until(), bound, "an unknown renewal changes nothing about the lease");
         unknown(leases.renew_with(&mut lease, serde_json::json!(1)).await.unwrap_err().unknown().unwrap().clone());
         for answer in leases.renew_all(&mut [lease.clone()]).await {
-            unknown(answer.unwrap_err());
+            unknown(answer.answer.unwrap_err());
         }
         unknown(leases.get(&resource(name)).await.unwrap_err());
         unknown(leases.get(&resource("worker:a")).await.unwrap_err());

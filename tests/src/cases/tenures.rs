@@ -101,7 +101,7 @@ pub async fn a_burst_answers_for_every_lease<S: Store>(t: Fixture<S>) {
     let answers = leases.renew_all(&mut own).await;
     for (i, answer) in answers.into_iter().enumerate() {
         let want = if i == 7 || i == 31 { Renew::Lost } else { Renew::Extended };
-        assert_eq!(answer.unwrap(), want, "seat:s{i}");
+        assert_eq!(answer.answer.unwrap(), want, "seat:s{i}");
     }
 }
 

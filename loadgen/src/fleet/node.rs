@@ -1,0 +1,235 @@
+//! A node of the fleet: it claims its seats, renews all of them in one burst on every heartbeat, then its presence.
+
+use std::time::Duration;
+
+use coordproto::answer::Error;
+use coordproto::key::Resource;
+use engine::env::Mono;
+use engine::jetstream::meter::Meter;
+use engine::lease::{Claim, Lease, Leases, Refusal, Renew, Terms};
+use engine::store::Store;
+use futures_util::stream::{self, StreamExt};
+
+use super::{Context, Stop, outcome_of};
+use crate::recorder::Op;
+
+/// Claims under way at once in a node's sweep.
+const CLAIMS_AT_ONCE: usize = 4;
+
+/// The longest wait before an unknown renewal is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// One node.
+pub(super) struct Node<S: Store> {
+    ctx: Context,
+    leases: Leases<S>,
+    id: String,
+    owner: String,
+    /// What it is to hold.
+    seats: Vec<Resource>,
+    held: Vec<Lease>,
+    presence: Option<Lease>,
+}
+
+impl<S: Store> Node<S> {
+    pub(super) fn new(ctx: Context, leases: Leases<S>, id: String, seats: Vec<Resource>) -> Node<S> {
+        let owner = format!("{id}:{:016x}", ctx.env.random());
+        Node { ctx, leases, id, owner, held: Vec::with_capacity(seats.len()), seats, presence: None }
+    }
+
+    /// Announces the node and claims its seats; tries again what was unknown until all are held or the run is stopped.
+    pub(super) async fn bring_up(&mut self, stop: &Stop) {
+        loop {
+            self.announce().await;
+            self.sweep().await;
+            if stop.is_stopped() || (self.held.len() == self.seats.len() && self.presence.is_some()) {
+                return;
+            }
+            let wait = self.ctx.env.jitter(RETRY);
+            if stop.or_after(&self.ctx.env, wait).await {
+                return;
+            }
+        }
+    }
+
+    /// Beats at `first` and every `interval` after it, until the run is over.
+    pub(super) async fn run(mut self, first: Mono, interval: Duration, stop: Stop) {
+        let mut beat = first;
+        loop {
+            if stop.or_at(&self.ctx.env, beat).await {
+                return;
+            }
+            self.beat(beat).await;
+            beat = beat + interval;
+            self.make_up(beat, &stop).await;
+        }
+    }
+
+    /// One heartbeat: the seats in a burst, then the presence with its status.
+    async fn beat(&mut self, intended: Mono) {
+        let renew = self.ctx.ops.renew.clone();
+        self.renew(&renew, intended, |_| true).await;
+        let Some(mut presence) = self.presence.take() else { return self.announce().await };
+        let ctx = &self.ctx;
+        let op = ctx.ops.presence.arrival(intended).start(ctx.env.now());
+        let status = serde_json::json!({ "node": self.id, "seats": self.held.len() });
+        let (answer, cost) = Meter::measure(self.leases.renew_with(&mut presence, status)).await;
+        let now = ctx.env.now();
+        op.finish(outcome_of(&answer, |renew| *renew == Renew::Extended), now, requests(cost.requests));
+        match answer {
+            Ok(Renew::Extended) => {
+                ctx.model.extended(&presence);
+                self.presence = Some(presence);
+            }
+            Ok(Renew::Lost) => ctx.model.lost(&presence, now),
+            // Ambiguity is not loss: it is renewed on the next beat.
+            Err(error) => {
+                tracing::debug!(node = self.id, %error, "presence_renew_unknown");
+                self.presence = Some(presence);
+            }
+        }
+    }
+
+    /// Until the next beat: asks again what was unknown, and claims again what was lost.
+    async fn make_up(&mut self, next: Mono, stop: &Stop) {
+        loop {
+            let unconfirmed = self.held.iter().any(|lease| self.is_overdue(lease, next));
+            let missing = self.held.len() < self.seats.len() || self.presence.is_none();
+            if !unconfirmed && !missing {
+                return;
+            }
+            let wait = RETRY / 2 + self.ctx.env.jitter(RETRY / 2);
+            if self.ctx.env.now() + wait >= next || stop.or_after(&self.ctx.env, wait).await {
+                return;
+            }
+            if unconfirmed {
+                let op = self.ctx.ops.renew_retry.clone();
+                let overdue: Vec<bool> = self.held.iter().map(|lease| self.is_overdue(lease, next)).collect();
+                let now = self.ctx.env.now();
+                self.renew(&op, now, |i| overdue[i]).await;
+            }
+            if missing {
+                self.announce().await;
+                self.sweep().await;
+            }
+        }
+    }
+
+    /// Whether a lease was not confirmed on the beat before `next`.
+    fn is_overdue(&self, lease: &Lease, next: Mono) -> bool {
+        next.since(lease.confirmed()) > self.ctx.heartbeat + self.ctx.heartbeat / 4
+    }
+
+    /// Renews in one burst what `select` wants of the held leases, and lets go of what is lost.
+    async fn renew(&mut self, op: &Op, intended: Mono, select: impl Fn(usize) -> bool) {
+        let all = std::mem::take(&mut self.held);
+        let mut chosen = Vec::with_capacity(all.len());
+        for (i, lease) in all.into_iter().enumerate() {
+            if select(i) { chosen.push(lease) } else { self.held.push(lease) }
+        }
+        if chosen.is_empty() {
+            return;
+        }
+        let ctx = &self.ctx;
+        let arrivals: Vec<_> = chosen.iter().map(|_| op.arrival(intended)).collect();
+        let sent = ctx.env.now();
+        let started: Vec<_> = arrivals.into_iter().map(|arrival| arrival.start(sent)).collect();
+        let (answers, cost) = Meter::measure(self.leases.renew_all(&mut chosen)).await;
+        // One request each; what a burst cost beyond that is told of its first renewal.
+        let mut extra = cost.requests.saturating_sub(chosen.len() as u64);
+        for ((lease, renewal), op) in chosen.into_iter().zip(answers).zip(started) {
+            let took = 1 + std::mem::take(&mut extra);
+            op.finish(outcome_of(&renewal.answer, |r| *r == Renew::Extended), renewal.at, requests(took));
+            match renewal.answer {
+                Ok(Renew::Extended) => {
+                    ctx.model.extended(&lease);
+                    self.held.push(lease);
+                }
+                Ok(Renew::Lost) => ctx.model.lost(&lease, renewal.at),
+                // Ambiguity is not loss: held, and asked again.
+                Err(unknown) => {
+                    tracing::debug!(node = self.id, %unknown, "seat_renew_unknown");
+                    self.held.push(lease);
+                }
+            }
+        }
+    }
+
+    async fn announce(&mut self) {
+        if self.presence.is_some() {
+            return;
+        }
+        let name = format!("node:{}", self.id);
+        let resource = Resource::parse(&name).expect("a node's id makes a name");
+        let status = serde_json::json!({ "node": self.id, "seats": self.held.len() });
+        let terms = Terms { meta: Some(status), ..Terms::new(resource, self.owner.as_str(), self.leases.lease_ttl()) };
+        self.presence = claim(&self.ctx, &self.leases, &self.ctx.ops.sweep, self.ctx.env.now(), &terms).await;
+    }
+
+    /// Claims every seat that is the node's and not held.
+    async fn sweep(&mut self) {
+        let held: std::collections::HashSet<&Resource> = self.held.iter().map(Lease::resource).collect();
+        let missing: Vec<Resource> = self.seats.iter().filter(|seat| !held.contains(seat)).cloned().collect();
+        let (ctx, leases, owner, id) = (&self.ctx, &self.leases, &self.owner, &self.id);
+        let claimed: Vec<Option<Lease>> = stream::iter(missing)
+            .map(|seat| async move {
+                let terms = Terms {
+                    preferred: Some(id.clone()),
+                    ..Terms::new(seat, owner.as_str(), leases.lease_ttl())
+                };
+                claim(ctx, leases, &ctx.ops.sweep, ctx.env.now(), &terms).await
+            })
+            .buffer_unordered(CLAIMS_AT_ONCE)
+            .collect()
+            .await;
+        self.held.extend(claimed.into_iter().flatten());
+    }
+}
+
+/// Claims, records it, and tells the model.
+pub(super) async fn claim<S: Store>(
+    ctx: &Context,
+    leases: &Leases<S>,
+    op: &Op,
+    intended: Mono,
+    terms: &Terms,
+) -> Option<Lease> {
+    match attempt(ctx, leases, op, intended, terms).await {
+        Ok(Claim::Held(lease)) => Some(lease),
+        Ok(Claim::Refused(refusal)) => {
+            tracing::debug!(resource = %terms.resource, %refusal, "claim_refused");
+            None
+        }
+        Err(error) => {
+            tracing::debug!(resource = %terms.resource, %error, "claim_unknown");
+            None
+        }
+    }
+}
+
+/// Claims, records it, and tells the model; answers what the store answered.
+pub(super) async fn attempt<S: Store>(
+    ctx: &Context,
+    leases: &Leases<S>,
+    op: &Op,
+    intended: Mono,
+    terms: &Terms,
+) -> Result<Claim, Error> {
+    let started = op.arrival(intended).start(ctx.env.now());
+    let (answer, cost) = Meter::measure(leases.claim(terms)).await;
+    let now = ctx.env.now();
+    started.finish(outcome_of(&answer, |claim| matches!(claim, Claim::Held(_))), now, requests(cost.requests));
+    match &answer {
+        Ok(Claim::Held(lease)) => ctx.model.granted(lease, now),
+        // A refusal in the claimer's own name is a winner told that it lost.
+        Ok(Claim::Refused(Refusal::Held { by, .. })) if *by == terms.owner => {
+            ctx.model.found(|anomalies| anomalies.winners_told_not_held += 1);
+        }
+        _ => {}
+    }
+    answer
+}
+
+pub(super) fn requests(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -3,3 +3,4 @@
 //! Nothing here waits, reads a clock or touches a socket. `engine` does the I/O around these decisions.
 
 pub mod answer;
+pub mod api;

@@ -3,4 +3,5 @@
 //! [`env`] is the only clock and randomness, [`tasks`] the only place that starts a task or a thread.
 
 pub mod env;
+pub mod jetstream;
 pub mod tasks;

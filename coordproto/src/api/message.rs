@@ -139,7 +139,7 @@ fn block_marker(block: &[u8]) -> Result<Option<Marker>, Garbage> {
             && let (Ok(name), Ok(value)) =
                 (std::str::from_utf8(&line[..colon]), std::str::from_utf8(line[colon + 1..].trim_ascii()))
         {
-            found = found.or(marker(name, value));
+            found = found.or_else(|| marker(name, value));
         }
     }
     Ok(found)

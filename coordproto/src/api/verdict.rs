@@ -131,11 +131,11 @@ pub fn leader_read(status: Option<u16>, payload: &[u8], subject: &str) -> Judged
     read(status, || message::parse(payload, subject), Ok, NO_MESSAGE)
 }
 
-/// The answer to a stream info request, held against what is known of the stream.
+/// The answer to a stream info request, held against what was known of the stream when it was asked.
 ///
 /// `None` is the meta leader's "no such stream" (10059). It may come from before the stream was made, or from a server that is
 /// still starting: enough to decide to create the stream, which asks a quorum, and never a reason to call a record absent.
-pub fn info(status: Option<u16>, payload: &Bytes, mark: &mut Mark) -> Judged<Option<Info>> {
+pub fn info(status: Option<u16>, payload: &Bytes, mut mark: Mark) -> Judged<Option<Info>> {
     let admit = |info: Info| {
         if info.leadership == Leadership::Leaderless {
             return Err(Cause::Leaderless);
@@ -284,7 +284,11 @@ impl Mark {
         self.seq
     }
 
-    fn admit(&mut self, created: Timestamp, last_seq: u64) -> Result<(), Cause> {
+    /// Learns from a stream's description; what came before something known is stale, and teaches nothing.
+    ///
+    /// # Errors
+    /// [`Cause::Stale`].
+    pub fn admit(&mut self, created: Timestamp, last_seq: u64) -> Result<(), Cause> {
         if self.created.is_some_and(|known| known < created) {
             self.seq = 0;
         }
@@ -439,8 +443,8 @@ mod tests {
         let mut mark = Mark::default();
         let born = "2026-11-30T08:00:00Z";
         let led = r#"{"name":"C","leader":"n1"}"#;
-        let mut ask = |created, last, cluster| match info(None, &described(created, last, cluster), &mut mark) {
-            Judged::Final(Ok(Some(info))) => Ok(info.last_seq),
+        let mut ask = |created, last, cluster| match info(None, &described(created, last, cluster), mark) {
+            Judged::Final(Ok(Some(info))) => mark.admit(info.created, info.last_seq).map(|()| info.last_seq),
             Judged::Wait(Err(doubt)) => Err(doubt.cause),
             other => panic!("{other:?}"),
         };
@@ -459,7 +463,7 @@ mod tests {
         mark.raise(7);
         mark.raise(3);
         assert_eq!(mark.seq(), 7);
-        let judged = info(None, &described("2026-11-30T08:00:00Z", 6, r#"{"leader":"solo"}"#), &mut mark);
+        let judged = info(None, &described("2026-11-30T08:00:00Z", 6, r#"{"leader":"solo"}"#), mark);
         assert!(matches!(judged, Judged::Wait(Err(Doubt { cause: Cause::Stale { answered: 6, known: 7 }, .. }))));
     }
 
@@ -470,7 +474,7 @@ mod tests {
         assert_eq!(create(None, br#"{"config":{}}"#), Judged::Final(Ok(Created::Stands)));
         assert_eq!(create(None, &of(500, 10074)), Judged::Wait(Err(open(500, 10074))));
         assert_eq!(update(None, &of(500, 10052)), Judged::Wait(Err(open(500, 10052))));
-        let nothing = info(None, &of(404, 10059).into(), &mut Mark::default());
+        let nothing = info(None, &of(404, 10059).into(), Mark::default());
         assert!(matches!(nothing, Judged::Final(Ok(None))));
         assert_eq!(delete_stream(None, &of(404, 10059)), Judged::Final(Ok(false)));
         assert_eq!(delete_stream(None, br#"{"success":true}"#), Judged::Final(Ok(true)));

@@ -1,1 +1,21 @@
-//! Placeholder.
+//! What is asked: open-loop load that checks correctness while it measures.
+//!
+//! Measuring: [`schedule`] says when operations start, [`recorder`] keeps what became of each, [`sampler`] what the
+//! processes used meanwhile. Reporting: [`report`] is the file that stays, [`table`] what a person reads, [`hgrm`] what a
+//! plotter does. Around them: [`duration`] and [`rate`] on the command line, [`progress`] on the terminal, [`exit`] at the
+//! end.
+
+pub mod duration;
+pub mod environment;
+pub mod exit;
+pub mod hgrm;
+pub mod histogram;
+pub mod progress;
+pub mod rate;
+pub mod recorder;
+pub mod report;
+pub mod sampler;
+pub mod schedule;
+pub mod series;
+pub mod stall;
+pub mod table;

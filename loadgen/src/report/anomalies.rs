@@ -1,0 +1,118 @@
+//! What must not happen, how often it did, and the verdict that follows.
+
+use serde::{Deserialize, Serialize};
+
+/// How often each thing happened that must never happen. Every kind is in every report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Anomalies {
+    /// Two held one lease at the same time.
+    pub double_holders: u64,
+    /// An epoch was given out twice.
+    pub epochs_reused: u64,
+    /// A claim that won was told that it does not hold.
+    pub winners_told_not_held: u64,
+    /// A lease was gone before its time although it was renewed.
+    pub live_leases_lost: u64,
+    /// A listing lacked a member that was there throughout.
+    pub memberships_short: u64,
+    /// A seat had no holder at the end.
+    pub seats_not_held: u64,
+    /// An operation of unknown outcome could not be settled afterwards.
+    pub ops_unsettled: u64,
+}
+
+impl Anomalies {
+    /// Every kind with its count, by its name in the report.
+    pub fn each(&self) -> [(&'static str, u64); 7] {
+        [
+            ("double_holders", self.double_holders),
+            ("epochs_reused", self.epochs_reused),
+            ("winners_told_not_held", self.winners_told_not_held),
+            ("live_leases_lost", self.live_leases_lost),
+            ("memberships_short", self.memberships_short),
+            ("seats_not_held", self.seats_not_held),
+            ("ops_unsettled", self.ops_unsettled),
+        ]
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        self.each().iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Whether everything held that must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// No anomaly.
+    Ok,
+    /// At least one.
+    Failed,
+}
+
+/// Anomalies and the verdict on them. Made from the anomalies alone, so the two cannot disagree; a file in which they do is
+/// refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Claimed")]
+pub struct Findings {
+    verdict: Verdict,
+    anomalies: Anomalies,
+}
+
+#[derive(Deserialize)]
+struct Claimed {
+    verdict: Verdict,
+    anomalies: Anomalies,
+}
+
+impl From<Anomalies> for Findings {
+    fn from(anomalies: Anomalies) -> Findings {
+        Findings { verdict: if anomalies.total() == 0 { Verdict::Ok } else { Verdict::Failed }, anomalies }
+    }
+}
+
+impl TryFrom<Claimed> for Findings {
+    type Error = &'static str;
+
+    fn try_from(claimed: Claimed) -> Result<Findings, &'static str> {
+        let findings = Findings::from(claimed.anomalies);
+        if findings.verdict == claimed.verdict { Ok(findings) } else { Err("the verdict contradicts the anomalies") }
+    }
+}
+
+impl Findings {
+    /// The verdict.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// The anomalies behind it.
+    pub fn anomalies(&self) -> &Anomalies {
+        &self.anomalies
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_single_anomaly_fails_the_run() {
+        assert_eq!(Findings::from(Anomalies::default()).verdict(), Verdict::Ok);
+        let names = Anomalies::default().each().map(|(name, _)| name);
+        for name in names {
+            let mut counts = serde_json::to_value(Anomalies::default()).unwrap();
+            counts[name] = 1.into();
+            let anomalies: Anomalies = serde_json::from_value(counts.clone()).unwrap();
+            assert_eq!(Findings::from(anomalies).verdict(), Verdict::Failed, "{name}");
+            assert_eq!(anomalies.total(), 1, "{name}");
+            assert_eq!(anomalies.each().iter().find(|(_, count)| *count == 1).unwrap().0, name);
+            let contradiction = serde_json::json!({ "verdict": "ok", "anomalies": counts });
+            assert!(serde_json::from_value::<Findings>(contradiction).is_err(), "{name}");
+        }
+        let counts = serde_json::to_value(Anomalies::default()).unwrap();
+        assert_eq!(counts.as_object().unwrap().len(), names.len(), "a kind is missing from the list");
+    }
+}

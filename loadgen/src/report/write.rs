@@ -1,0 +1,66 @@
+//! Putting a report on disk so that a reader finds a whole one, whenever the writer dies.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::Report;
+use crate::hgrm;
+use crate::recorder::{Outcome, Snapshot};
+
+/// A file of a report was not written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}", path.display())]
+pub struct WriteError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Report {
+    /// Writes `DIR/report.json`, making `dir` if need be, and returns its path.
+    ///
+    /// The file appears whole or not at all, and replaces one that is there: a run writes partial reports on its way, each
+    /// over the last, and a run into a used directory is the newer truth. Other files of the directory stay.
+    ///
+    /// # Errors
+    /// When the file system refuses; what was there before is then still there.
+    pub fn write(&self, dir: &Path) -> Result<PathBuf, WriteError> {
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|source| WriteError { path: dir.join("report.json"), source: source.into() })?;
+        text.push(b'\n');
+        whole(dir, "report.json", &text)
+    }
+}
+
+/// Writes the latency distributions of definite answers, `DIR/<operation>.corrected.hgrm` and `.service.hgrm`, in the same
+/// way. See [`hgrm`].
+///
+/// # Errors
+/// As for [`Report::write`].
+pub fn write_distributions(dir: &Path, snapshot: &[Snapshot]) -> Result<(), WriteError> {
+    for op in snapshot {
+        let latency = op.measured.latency(&[Outcome::Ok, Outcome::Refused]);
+        for (column, samples) in [("corrected", &latency.corrected), ("service", &latency.service)] {
+            whole(dir, &format!("{}.{column}.hgrm", op.name), hgrm::text(samples).as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn whole(dir: &Path, name: &str, contents: &[u8]) -> Result<PathBuf, WriteError> {
+    let path = dir.join(name);
+    // A name of its own per process: two runs into one directory overwrite each other's reports, never each other's halves.
+    let unfinished = dir.join(format!(".{name}.{}", std::process::id()));
+    let write = || {
+        fs::create_dir_all(dir)?;
+        let mut file = File::create(&unfinished)?;
+        file.write_all(contents)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, &path)
+    };
+    write().map(|()| path.clone()).map_err(|source| {
+        // It may not exist, and the first error is the one to tell.
+        let _ = fs::remove_file(&unfinished);
+        WriteError { path, source }
+    })
+}

@@ -1,0 +1,377 @@
+//! What the brokers and the generator itself use: CPU and memory of processes, once a second.
+//!
+//! Read from `/proc`, so on Linux alone; elsewhere, and for a server whose process is not here, there are no figures, and a
+//! report says null. CPU is kept as the time a server has used so far, summed over its processes when it restarts, so the
+//! mean of any window is a difference between its two edges and not a mean of samples. Call [`Sampler::sample`] at an
+//! edge and it is exact; between two samples it is interpolated.
+//!
+//! CPU counts in clock ticks, 10 ms on every Linux met so far; what a process used between its last sample and its end is
+//! lost.
+
+use std::fs;
+use std::time::Duration;
+
+use engine::env::{Env, Mono};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::nanos;
+
+const PERIOD: Duration = Duration::from_secs(1);
+/// The most samples kept of a process; beyond them, every second one is forgotten and the period doubles.
+const MOST: usize = 4096;
+
+/// What a report says of a process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The process, the last one after a restart; null when there is none on this machine.
+    pub pid: Option<u32>,
+    /// Mean CPU over the measured time, 100 for one core busy throughout; null when not sampled.
+    pub cpu_percent_mean: Option<f64>,
+    /// The most resident memory seen, in bytes; null when not sampled.
+    pub rss_bytes_max: Option<u64>,
+    /// The process over time.
+    pub series: Vec<UsagePoint>,
+}
+
+/// A process at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UsagePoint {
+    /// Since the run's origin.
+    pub t_ns: u64,
+    /// CPU since the point before; null for the first.
+    pub cpu_percent: Option<f64>,
+    /// Resident memory in bytes.
+    pub rss_bytes: u64,
+}
+
+/// One reading of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// User and system time so far, in clock ticks.
+    pub cpu_ticks: u64,
+    /// Resident memory in pages.
+    pub rss_pages: u64,
+}
+
+impl Reading {
+    /// Reads the texts of `/proc/PID/stat` and `/proc/PID/statm`; `None` for a process that has ended, reaped or not, and
+    /// for texts of another shape. See proc(5).
+    pub fn parse(stat: &str, statm: &str) -> Option<Reading> {
+        // The command stands in parentheses and may itself hold spaces and parentheses.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        if matches!(fields.next()?, "Z" | "X" | "x") {
+            return None;
+        }
+        let mut times = fields.skip(10).map(str::parse::<u64>);
+        let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
+        let rss_pages = statm.split_whitespace().nth(1)?.parse().ok()?;
+        Some(Reading { cpu_ticks: user + system, rss_pages })
+    }
+
+    fn of(pid: u32) -> Option<Reading> {
+        let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+        Reading::parse(&read("stat")?, &read("statm")?)
+    }
+}
+
+/// Samples processes against the time axis of a run.
+pub struct Sampler {
+    env: Env,
+    origin: Mono,
+    state: Mutex<State>,
+}
+
+struct State {
+    period: Duration,
+    own: Process,
+    servers: Vec<(String, Process)>,
+}
+
+impl Sampler {
+    /// A sampler of this process, whose time axis begins at `origin`.
+    pub fn new(env: Env, origin: Mono) -> Sampler {
+        let mut own = Process::default();
+        own.set_pid(Some(std::process::id()), Duration::ZERO);
+        Sampler { env, origin, state: Mutex::new(State { period: PERIOD, own, servers: Vec::new() }) }
+    }
+
+    /// From now on `server` is the process `pid`; `None` when it has none, or none on this machine. A new process of a known
+    /// server goes on under its name.
+    pub fn set_pid(&self, server: &str, pid: Option<u32>) {
+        let at = self.now();
+        let servers = &mut self.state.lock().servers;
+        let index = servers.iter().position(|(name, _)| name == server).unwrap_or_else(|| {
+            servers.push((server.to_owned(), Process::default()));
+            servers.len() - 1
+        });
+        servers[index].1.set_pid(pid, at);
+    }
+
+    /// Takes a sample of every process now.
+    pub fn sample(&self) {
+        let at = self.now();
+        let state = &mut *self.state.lock();
+        let mut full = false;
+        for process in std::iter::once(&mut state.own).chain(state.servers.iter_mut().map(|(_, process)| process)) {
+            if let Some(pid) = process.pid {
+                process.push(at, Reading::of(pid));
+            }
+            full |= process.samples.len() > MOST;
+        }
+        if full {
+            state.period *= 2;
+            state.own.thin();
+            state.servers.iter_mut().for_each(|(_, process)| process.thin());
+        }
+    }
+
+    /// Samples once a second until dropped.
+    pub async fn run(&self) {
+        loop {
+            self.sample();
+            let period = self.state.lock().period;
+            self.env.sleep(period).await;
+        }
+    }
+
+    /// The generator's own use, its mean over the time from `from` to `to`.
+    pub fn own(&self, from: Mono, to: Mono) -> Usage {
+        self.state.lock().own.usage(from.since(self.origin), to.since(self.origin))
+    }
+
+    /// The use of every server by name, in the order in which they were named.
+    pub fn servers(&self, from: Mono, to: Mono) -> Vec<(String, Usage)> {
+        let (from, to) = (from.since(self.origin), to.since(self.origin));
+        self.state.lock().servers.iter().map(|(name, process)| (name.clone(), process.usage(from, to))).collect()
+    }
+
+    /// The mean CPU of all servers together over the time from `from` to `to`, 100 for one core busy throughout; `None`
+    /// unless every one of them was sampled, since a sum without one would be too small.
+    pub fn servers_cpu_percent(&self, from: Mono, to: Mono) -> Option<f64> {
+        let (from, to) = (from.since(self.origin), to.since(self.origin));
+        let state = self.state.lock();
+        let means = state.servers.iter().map(|(_, process)| process.cpu_percent(from, to));
+        means.sum::<Option<f64>>().filter(|_| !state.servers.is_empty()).map(tenths)
+    }
+
+    fn now(&self) -> Duration {
+        self.env.now().since(self.origin)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Duration,
+    /// The CPU time used so far by all processes the server has been.
+    cpu: Duration,
+    /// `None` where it was found not to run.
+    rss_bytes: Option<u64>,
+}
+
+#[derive(Default)]
+struct Process {
+    pid: Option<u32>,
+    last_pid: Option<u32>,
+    /// The CPU time of the processes before this one.
+    before: Duration,
+    samples: Vec<Sample>,
+    rss_bytes_max: Option<u64>,
+}
+
+impl Process {
+    fn set_pid(&mut self, pid: Option<u32>, at: Duration) {
+        if pid == self.pid {
+            return;
+        }
+        if let Some(last) = self.samples.last().copied() {
+            // The new process counts from zero, and uses nothing before it is there.
+            self.before = last.cpu;
+            self.samples.push(Sample { at, rss_bytes: None, ..last });
+        }
+        self.pid = pid;
+        self.last_pid = pid.or(self.last_pid);
+    }
+
+    fn push(&mut self, at: Duration, reading: Option<Reading>) {
+        let Some(Reading { cpu_ticks, rss_pages }) = reading else {
+            self.set_pid(None, at);
+            return;
+        };
+        let ticks = Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100);
+        let cpu = self.before + ticks * u32::try_from(cpu_ticks).unwrap_or(u32::MAX);
+        let rss = rss_pages * rustix::param::page_size() as u64;
+        self.rss_bytes_max = self.rss_bytes_max.max(Some(rss));
+        self.samples.push(Sample { at, cpu, rss_bytes: Some(rss) });
+    }
+
+    fn thin(&mut self) {
+        let mut index = 0;
+        self.samples.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+    }
+
+    /// The CPU time used up to `at`, which lies within the samples.
+    fn cpu_at(&self, at: Duration) -> Option<Duration> {
+        let after = self.samples.partition_point(|sample| sample.at < at);
+        let next = self.samples.get(after).or(self.samples.last())?;
+        let last = self.samples[..after].last().unwrap_or(next);
+        let width = next.at.saturating_sub(last.at).as_secs_f64();
+        if width == 0.0 {
+            return Some(next.cpu);
+        }
+        let share = (at.saturating_sub(last.at).as_secs_f64() / width).clamp(0.0, 1.0);
+        Some(last.cpu + next.cpu.saturating_sub(last.cpu).mul_f64(share))
+    }
+
+    fn cpu_percent(&self, from: Duration, to: Duration) -> Option<f64> {
+        let from = from.max(self.samples.first()?.at);
+        // A server that is down uses nothing; of one that runs, nothing is known past its last sample.
+        let to = if self.pid.is_some() { to.min(self.samples.last()?.at) } else { to };
+        let width = to.checked_sub(from).filter(|width| !width.is_zero())?;
+        let used = self.cpu_at(to)?.saturating_sub(self.cpu_at(from)?);
+        Some(used.as_secs_f64() / width.as_secs_f64() * 100.0)
+    }
+
+    fn usage(&self, from: Duration, to: Duration) -> Usage {
+        let mut before: Option<Sample> = None;
+        let mut series = Vec::new();
+        for sample in &self.samples {
+            let since = before.replace(*sample).filter(|before| before.at < sample.at);
+            let Some(rss_bytes) = sample.rss_bytes else { continue };
+            let cpu_percent = since.map(|before| {
+                let used = sample.cpu.saturating_sub(before.cpu).as_secs_f64();
+                tenths(used / (sample.at - before.at).as_secs_f64() * 100.0)
+            });
+            series.push(UsagePoint { t_ns: nanos(sample.at), cpu_percent, rss_bytes });
+        }
+        Usage {
+            pid: self.last_pid,
+            cpu_percent_mean: self.cpu_percent(from, to).map(tenths),
+            rss_bytes_max: self.rss_bytes_max,
+            series,
+        }
+    }
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    /// As read from a process named `tmux: server (1) Z`, with 17 and 4 ticks.
+    const STAT: &str = "371 (tmux: server (1) Z) S 1 371 371 0 -1 4194304 4053 0 3 0 17 4 0 0 20 0 1 0 86568 3133440 380 \
+                        18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0";
+
+    #[test]
+    fn the_command_may_hold_anything() {
+        let statm = "765 380 312 5 0 98 0\n";
+        assert_eq!(Reading::parse(STAT, statm), Some(Reading { cpu_ticks: 21, rss_pages: 380 }));
+        let plain = STAT.replace("(tmux: server (1) Z)", "(nats-server)");
+        assert_eq!(Reading::parse(&plain, statm), Some(Reading { cpu_ticks: 21, rss_pages: 380 }));
+    }
+
+    #[test]
+    fn an_ended_process_and_a_broken_text_have_no_reading() {
+        let statm = "765 380 312 5 0 98 0\n";
+        for (stat, statm) in [
+            (STAT.replace(") S 1", ") Z 1"), statm),
+            (STAT.replace(") S 1", ") X 1"), statm),
+            (STAT[..60].to_owned(), statm),
+            (STAT.to_owned(), ""),
+            (String::new(), statm),
+            (STAT.replace(" 17 4 ", " -1 4 "), statm),
+        ] {
+            assert_eq!(Reading::parse(&stat, statm), None, "{stat}");
+        }
+    }
+
+    fn read(process: &mut Process, second: u32, cpu_ticks: u64) {
+        process.push(S * second, Some(Reading { cpu_ticks, rss_pages: 100 + cpu_ticks }));
+    }
+
+    #[test]
+    fn a_mean_is_the_difference_between_its_edges() {
+        let mut process = Process::default();
+        process.set_pid(Some(10), S);
+        // Uneven samples: the mean of their percentages would be 60 %, (100 + 100 + 10 + 30) / 4.
+        for (second, ticks) in [(1, 500), (2, 600), (3, 700), (13, 800), (23, 1100)] {
+            read(&mut process, second, ticks);
+        }
+        assert_eq!(process.cpu_percent(S, S * 23).map(tenths), Some(27.3));
+        assert_eq!(process.cpu_percent(S * 3, S * 13), Some(10.0));
+        assert_eq!(process.cpu_percent(S * 8, S * 13), Some(10.0), "interpolated");
+        assert_eq!(process.cpu_percent(S * 13, S * 99), Some(30.0), "only what was sampled counts");
+        assert_eq!(process.cpu_percent(S * 30, S * 40), None);
+        let usage = process.usage(S, S * 23);
+        assert_eq!(usage.series[0].cpu_percent, None);
+        assert_eq!(usage.series[1].cpu_percent, Some(100.0));
+        assert_eq!(
+            usage.series[4],
+            UsagePoint {
+                t_ns: 23_000_000_000,
+                cpu_percent: Some(30.0),
+                rss_bytes: 1200 * rustix::param::page_size() as u64
+            }
+        );
+        assert_eq!(usage.rss_bytes_max, Some(1200 * rustix::param::page_size() as u64));
+    }
+
+    #[test]
+    fn a_restarted_server_goes_on_under_its_name() {
+        let mut process = Process::default();
+        process.set_pid(Some(10), Duration::ZERO);
+        read(&mut process, 0, 0);
+        read(&mut process, 10, 500);
+        process.push(S * 11, None);
+        assert_eq!(process.cpu_percent(Duration::ZERO, S * 20), Some(25.0), "a server that is down uses nothing");
+        process.set_pid(Some(11), S * 20);
+        read(&mut process, 21, 100);
+        read(&mut process, 30, 200);
+        assert_eq!(process.cpu_percent(S * 11, S * 20), Some(0.0));
+        assert_eq!(process.cpu_percent(S * 20, S * 30), Some(20.0));
+        let usage = process.usage(Duration::ZERO, S * 30);
+        assert_eq!(usage.pid, Some(11));
+        assert_eq!(usage.series.iter().map(|point| point.t_ns / 1_000_000_000).collect::<Vec<_>>(), [0, 10, 21, 30]);
+        assert_eq!(usage.series[2].cpu_percent, Some(100.0));
+    }
+
+    #[test]
+    fn a_long_run_keeps_its_edges_and_its_mean() {
+        let mut process = Process::default();
+        process.set_pid(Some(10), Duration::ZERO);
+        (0..1000).for_each(|second| read(&mut process, second, u64::from(second) * 50));
+        process.thin();
+        process.thin();
+        assert_eq!(process.samples.len(), 250);
+        assert_eq!(process.cpu_percent(S * 7, S * 903), Some(50.0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[cfg(target_os = "linux")]
+    async fn this_process_is_sampled_and_an_absent_one_is_not() {
+        let env = Env::seeded(1);
+        let start = env.now();
+        let sampler = Sampler::new(env.clone(), start);
+        sampler.set_pid("external", None);
+        env.within(start + S * 10 + S / 2, sampler.run()).await.unwrap_err();
+        let own = sampler.own(start, start + S * 10);
+        assert_eq!(own.pid, Some(std::process::id()));
+        assert_eq!(own.series.len(), 11);
+        assert!(own.cpu_percent_mean.is_some() && own.rss_bytes_max > Some(100_000), "{own:?}");
+        assert_eq!(sampler.servers(start, start + S * 10), [("external".to_owned(), Usage::default())]);
+        assert_eq!(sampler.servers_cpu_percent(start, start + S), None);
+        let gone = u32::MAX >> 1;
+        sampler.set_pid("gone", Some(gone));
+        sampler.sample();
+        assert_eq!(sampler.servers(start, env.now())[1].1.series, []);
+    }
+}

@@ -1,0 +1,244 @@
+//! A report as a person reads it: the verdict first, then the figures, in 120 columns.
+//!
+//! Plain text, the same on a terminal and in a file; only arrivals that were dropped are also red on a terminal. A
+//! percentile that too few samples stand behind says how many it needs. Nothing is here that is not in the report.
+
+mod units;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+
+use crate::histogram::{Percentile, Percentiles};
+use crate::report::{Arrivals, Operation, Report, Verdict};
+use crate::sampler::Usage;
+use units::{bytes, count, per_second, percent, plural, time};
+
+/// The text of `report`, with colour for a terminal or without.
+pub fn render(report: &Report, colour: bool) -> String {
+    let mut text = format!("{}\n{}\n", verdict(report), findings(report));
+    if let Some(dropped) = dropped(report) {
+        text.push_str(&if colour { format!("\x1b[31m{dropped}\x1b[0m\n") } else { format!("{dropped}\n") });
+    }
+    for fault in &report.faults {
+        text.push_str(&format!("fault at {}: {} was {}\n", time(fault.t_ns), fault.server, fault.detail));
+    }
+    text.push_str(&format!(
+        "\n{}\n\nLatency of ok and refused answers, from the intended start; service: from the actual send.\n\n",
+        operations(report)
+    ));
+    text.push_str(&facts(report));
+    text
+}
+
+fn verdict(report: &Report) -> String {
+    let mut line = match report.findings.verdict() {
+        Verdict::Ok => "verdict: ok".to_owned(),
+        Verdict::Failed => {
+            let met = report.findings.anomalies().each().into_iter().filter(|(_, times)| *times > 0);
+            let met: Vec<String> = met.map(|(name, times)| format!("{} {name}", count(times))).collect();
+            format!("verdict: failed: {}", met.join(", "))
+        }
+    };
+    if report.interrupted {
+        line.push_str(&format!(" (interrupted after {})", time(report.duration_ns)));
+    }
+    line
+}
+
+fn findings(report: &Report) -> String {
+    let sum = |of: fn(&Arrivals) -> u64| report.measurements.ops.values().map(|op| of(&op.arrivals)).sum::<u64>();
+    let mut lines = format!(
+        "{}, {} unknown{}\n{}, {} still in flight, {} dropped, {}",
+        plural(report.findings.anomalies().total(), "anomaly", "anomalies"),
+        count(sum(|op| op.unknown)),
+        unknown_when(report),
+        plural(sum(|op| op.errors), "error", "errors"),
+        count(sum(|op| op.in_flight)),
+        count(sum(|op| op.dropped)),
+        plural(report.faults.len() as u64, "fault", "faults"),
+    );
+    let stalls = report.own.stalls;
+    if stalls.count > 0 {
+        lines.push_str(&format!(
+            "\nthe generator itself stood still {} for {} (longest {}): in the latency rows, not in the service rows",
+            plural(stalls.count, "time", "times"),
+            time(stalls.total_ns),
+            time(stalls.longest_ns)
+        ));
+    }
+    lines
+}
+
+/// Where the unknown lie in time: behind the last fault before them, if there is one.
+fn unknown_when(report: &Report) -> String {
+    let windows = || report.measurements.ops.values().filter_map(|op| op.unknown_window);
+    let first = windows().map(|window| window.first_ns).min();
+    let last = windows().map(|window| window.last_ns).max();
+    let Some((first, last)) = first.zip(last) else { return String::new() };
+    match report.faults.iter().filter(|fault| fault.t_ns <= first).max_by_key(|fault| fault.t_ns) {
+        Some(fault) => {
+            format!(" (all within {} after {} was {})", time(last - fault.t_ns), fault.server, fault.detail)
+        }
+        None => format!(" (from {} to {})", time(first), time(last)),
+    }
+}
+
+fn dropped(report: &Report) -> Option<String> {
+    let ops = report.measurements.ops.iter().filter(|(_, op)| op.arrivals.dropped > 0);
+    let each: Vec<String> = ops
+        .map(|(name, op)| format!("{name} {} of {}", count(op.arrivals.dropped), count(op.arrivals.scheduled)))
+        .collect();
+    (!each.is_empty()).then(|| format!("dropped, scheduled and never started: {}", each.join(", ")))
+}
+
+fn operations(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header([
+        "operation",
+        "scheduled",
+        "ok",
+        "refused",
+        "unknown",
+        "errors",
+        "req/op",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+    ]);
+    for (name, op) in &report.measurements.ops {
+        let arrivals = op.arrivals;
+        let counts = [arrivals.scheduled, arrivals.ok, arrivals.refused, arrivals.unknown, arrivals.errors];
+        let mut row = vec![name.clone()];
+        row.extend(counts.map(count));
+        row.push(op.requests_per_op.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}")));
+        row.extend(percentiles(&op.latency.corrected));
+        table.add_row(row);
+        let mut service = vec!["  service".to_owned()];
+        service.resize(7, String::new());
+        service.extend(percentiles(&op.latency.service));
+        table.add_row(service);
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        column.set_cell_alignment(if index == 0 { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    table.trim_fmt()
+}
+
+fn percentiles(values: &Percentiles) -> [String; 5] {
+    // Of nothing there is nothing to say, and more samples is not what it needs.
+    let shown = |value: Option<u64>, of: Percentile| if values.count == 0 { "-".to_owned() } else { at(value, of) };
+    [
+        shown(values.p50_ns, Percentile::P50),
+        shown(values.p90_ns, Percentile::P90),
+        shown(values.p99_ns, Percentile::P99),
+        shown(values.p99_9_ns, Percentile::P99_9),
+        values.max_ns.map_or_else(|| "-".to_owned(), time),
+    ]
+}
+
+/// A percentile, or how many samples it needs.
+fn at(value: Option<u64>, percentile: Percentile) -> String {
+    value.map_or_else(|| format!("needs {}", count(percentile.needs())), time)
+}
+
+/// The lines of a name and what is to be said of it.
+fn facts(report: &Report) -> String {
+    let mut facts = vec![("measured", measured(report))];
+    facts.extend(report.measurements.ops.iter().map(|(name, op)| ("throughput", throughput(report, name, op))));
+    facts.extend(report.measurements.ops.iter().map(|(name, op)| ("lateness", lateness(name, op))));
+    if let Some(up) = report.bring_up {
+        facts.push(("bring-up", format!("{} in {}", plural(up.seats, "seat", "seats"), time(up.duration_ns))));
+    }
+    facts.extend(report.phases.iter().map(|phase| {
+        let cpu = phase.brokers_cpu_percent.map_or_else(|| "not measured".to_owned(), percent);
+        let length = time(phase.end_ns.saturating_sub(phase.start_ns));
+        ("phase", format!("{} from {} for {length}, CPU of the brokers {cpu}", phase.name, time(phase.start_ns)))
+    }));
+    facts.extend(report.servers.iter().map(|server| ("broker", format!("{} {}", server.name, usage(&server.usage)))));
+    facts.push(("generator", usage(&report.own.usage)));
+    facts.push(("environment", environment(report)));
+    facts.push(("command", report.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")));
+    facts.push(("seed", report.seed.to_string()));
+    let mut text = String::new();
+    let mut last = "";
+    for (name, fact) in facts {
+        // A name is written once for the lines that share it.
+        text.push_str(&format!("{:13}{fact}\n", if name == last { "" } else { name }));
+        last = name;
+    }
+    text
+}
+
+fn measured(report: &Report) -> String {
+    let warmup: u64 = report.measurements.warmup.values().map(|op| op.scheduled).sum();
+    let apart = if warmup == 0 {
+        String::new()
+    } else {
+        format!(", after {} as warm-up", plural(warmup, "operation", "operations"))
+    };
+    format!("{} of run {} started at {}{apart}", time(report.duration_ns), report.run_id, report.started_at)
+}
+
+fn throughput(report: &Report, name: &str, op: &Operation) -> String {
+    let rate = |number: u64| per_second(number, report.duration_ns);
+    let counts = op.arrivals;
+    format!(
+        "{name} {} ok, {} refused, {} unknown, {} errors",
+        rate(counts.ok),
+        rate(counts.refused),
+        rate(counts.unknown),
+        rate(counts.errors)
+    )
+}
+
+fn lateness(name: &str, op: &Operation) -> String {
+    let late = &op.lateness;
+    let Some(max) = late.max_ns else { return format!("{name} none started") };
+    let (p50, p99) = (at(late.p50_ns, Percentile::P50), at(late.p99_ns, Percentile::P99));
+    format!("{name} p50 {p50}, p99 {p99}, max {}", time(max))
+}
+
+fn usage(usage: &Usage) -> String {
+    let pid = usage.pid.map_or_else(|| "not a process of this machine".to_owned(), |pid| format!("pid {pid}"));
+    match (usage.cpu_percent_mean, usage.rss_bytes_max) {
+        (Some(cpu), Some(rss)) => format!("{pid}, CPU {}, memory up to {}", percent(cpu), bytes(rss)),
+        (None, Some(rss)) => format!("{pid}, CPU not measured, memory up to {}", bytes(rss)),
+        _ => format!("{pid}, CPU and memory not measured"),
+    }
+}
+
+fn environment(report: &Report) -> String {
+    let environment = &report.environment;
+    let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let number = |value: Option<usize>| value.map_or_else(|| "unknown".to_owned(), |number| number.to_string());
+    let store = &environment.store;
+    format!(
+        "{}, cores {}, kernel {}, {} build, commit {}\n{:13}nats-server {}, replicas {}, storage {}, sync_interval {}",
+        known(&environment.cpu_model),
+        number(environment.cores),
+        known(&environment.kernel),
+        environment.profile,
+        environment.git_commit.as_deref().map_or("unknown", |commit| commit.get(..12).unwrap_or(commit)),
+        "",
+        known(&store.nats_server_version),
+        number(store.replicas),
+        known(&store.storage),
+        known(&store.sync_interval),
+    )
+}
+
+/// A word of a command line as a shell takes it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+use super::*;
+use crate::report::{Anomalies, Fault, Stalls, tests::full};
+
+/// Written as it is printed, so that a change of the text is seen for what it is.
+const GOLDEN: &str = include_str!("golden.txt");
+
+#[test]
+fn the_whole_text() {
+    let anomalies = Anomalies { double_holders: 2, seats_not_held: 1, ..Anomalies::default() };
+    let text = render(&full(anomalies), false);
+    assert_eq!(text, GOLDEN, "\n{text}");
+    assert!(text.lines().all(|line| line.len() <= 120 && line.trim_end() == line), "\n{text}");
+}
+
+#[test]
+fn large_figures_still_fit_the_terminal() {
+    let mut report = full(Anomalies::default());
+    let renew = report.measurements.ops.get_mut("renew").unwrap();
+    renew.arrivals.scheduled = 3_600_000;
+    renew.arrivals.ok = 3_000_000;
+    renew.arrivals.refused = 500_000;
+    renew.arrivals.unknown = 100_000;
+    renew.arrivals.errors = 10_000;
+    let text = render(&report, false);
+    assert!(text.lines().all(|line| line.len() <= 120), "\n{text}");
+}
+
+#[test]
+fn the_first_line_is_the_verdict() {
+    let mut report = full(Anomalies::default());
+    let first = |report: &Report| render(report, false).lines().next().unwrap().to_owned();
+    assert_eq!(first(&report), "verdict: ok");
+    report.interrupted = true;
+    report.duration_ns = 31_240_000_000;
+    assert_eq!(first(&report), "verdict: ok (interrupted after 31.2 s)");
+    report.findings = Anomalies { ops_unsettled: 1200, ..Anomalies::default() }.into();
+    assert_eq!(first(&report), "verdict: failed: 1,200 ops_unsettled (interrupted after 31.2 s)");
+}
+
+#[test]
+fn dropped_arrivals_are_red_on_a_terminal_and_in_words_everywhere() {
+    let mut report = full(Anomalies::default());
+    let words = "dropped, scheduled and never started: renew 1 of 6,001";
+    assert!(render(&report, true).contains(&format!("\x1b[31m{words}\x1b[0m\n")));
+    let plain = render(&report, false);
+    assert!(plain.contains(&format!("\n{words}\n")) && !plain.contains('\x1b'));
+    report.measurements.ops.get_mut("renew").unwrap().arrivals.dropped = 0;
+    let none = render(&report, true);
+    assert!(none.contains(", 0 dropped, ") && !none.contains('\x1b'), "{none}");
+}
+
+#[test]
+fn the_unknown_are_placed_in_time() {
+    let mut report = full(Anomalies::default());
+    let second = |report: &Report| render(report, false).lines().nth(1).unwrap().to_owned();
+    let resumed = Fault { t_ns: 12_000_000_000, kind: "resume".into(), server: "n3".into(), detail: "resumed".into() };
+    report.faults.push(resumed.clone());
+    assert!(second(&report).contains("37 unknown (all within 460 ms after n3 was resumed)"), "{}", second(&report));
+    report.faults = vec![Fault { t_ns: 20_000_000_000, ..resumed }];
+    assert!(second(&report).contains("37 unknown (from 12.1 s to 12.5 s)"), "{}", second(&report));
+    report.measurements.ops.get_mut("renew").unwrap().unknown_window = None;
+    assert!(!second(&report).contains("unknown ("), "{}", second(&report));
+}
+
+#[test]
+fn stalls_and_missing_figures_are_told() {
+    let mut report = full(Anomalies::default());
+    report.own.stalls = Stalls { count: 1, total_ns: 10_000_000_000, longest_ns: 10_000_000_000 };
+    report.own.usage = Usage::default();
+    report.environment.cpu_model = None;
+    let text = render(&report, false);
+    assert!(text.contains("\nthe generator itself stood still 1 time for 10.0 s (longest 10.0 s)"), "{text}");
+    assert!(text.contains("\ngenerator    not a process of this machine, CPU and memory not measured\n"), "{text}");
+    assert!(text.contains("\nenvironment  unknown, cores 2"), "{text}");
+}
+
+#[test]
+fn a_command_can_be_pasted_back() {
+    assert_eq!(quoted("--rate=667/s"), "--rate=667/s");
+    assert_eq!(quoted("two words"), "'two words'");
+    assert_eq!(quoted("it's"), r"'it'\''s'");
+    assert_eq!(quoted(""), "''");
+}

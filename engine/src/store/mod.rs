@@ -8,6 +8,7 @@
 pub mod counting;
 pub mod faulty;
 pub mod memory;
+pub mod nats;
 
 use std::future::Future;
 use std::time::Duration;

@@ -8,6 +8,7 @@
 pub mod duration;
 pub mod environment;
 pub mod exit;
+pub mod fleet;
 pub mod hgrm;
 pub mod histogram;
 pub mod progress;

@@ -50,6 +50,15 @@ impl Options {
     }
 }
 
+/// A broker, by its own account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its version.
+    pub version: String,
+    /// The cluster it belongs to, if any.
+    pub cluster: Option<String>,
+}
+
 /// There is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -179,6 +188,12 @@ impl Jetstream {
     /// The largest payload, headers included, that the broker takes, in bytes.
     pub fn max_payload(&self) -> usize {
         self.0.client.max_payload()
+    }
+
+    /// The broker that answered the connection, by its own account.
+    pub fn server(&self) -> Server {
+        let info = self.0.client.server_info();
+        Server { version: info.version, cluster: info.cluster }
     }
 
     /// The clock and randomness this connection was made with.

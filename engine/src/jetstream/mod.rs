@@ -27,7 +27,7 @@ mod read;
 mod stream;
 mod waiters;
 
-pub use connection::{ConnectError, Jetstream, Options};
+pub use connection::{ConnectError, Jetstream, Options, Server};
 pub use consumer::{Delivery, Pass};
 pub use counters::{KINDS, Kind, Snapshot};
 pub use desk::Link;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use coordproto::key::Resource;
 use engine::env::Mono;
-use engine::jetstream::meter::Meter;
+use engine::jetstream::Meter;
 use engine::lease::{Claim, Lease, Leases, Release, Terms};
 use engine::store::Store;
 use parking_lot::Mutex;
@@ -72,7 +72,13 @@ impl Contest {
     }
 
     /// One claimer's part, on its node's leases.
-    pub(super) async fn claimer<S: Store>(self: Arc<Self>, ctx: Context, leases: Leases<S>, claimer: usize, stop: Stop) {
+    pub(super) async fn claimer<S: Store>(
+        self: Arc<Self>,
+        ctx: Context,
+        leases: Leases<S>,
+        claimer: usize,
+        stop: Stop,
+    ) {
         let owner = format!("claimer-{claimer}:{:016x}", ctx.env.random());
         let group_id = claimer / RIVALS;
         for wave in 0..self.waves {

@@ -16,11 +16,12 @@ use std::time::Duration;
 use coordproto::answer::Error;
 use coordproto::key::{Class, Resource};
 use engine::env::{Env, Mono};
-use engine::jetstream::meter::Meter;
+use engine::jetstream::Meter;
 use engine::lease::{Config, Leases};
 use engine::store::{OpenError, Store};
 use engine::tasks::{self, Task};
 use futures_util::future::{join_all, try_join_all};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::recorder::{Op, Outcome, Recorder};
@@ -141,29 +142,34 @@ impl Stop {
     }
 }
 
-/// The parts of a run on its own time axis.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeline {
-    /// The first claim.
-    pub began: Mono,
-    /// Every seat was held, or the run was interrupted before.
-    pub up: Mono,
-    /// Measuring began.
-    pub measured_from: Mono,
-    /// The contest began.
-    pub contest_from: Mono,
-    /// Measuring ended.
-    pub ended: Mono,
+/// The parts of a run, as it enters them.
+#[derive(Clone, Default)]
+pub struct Parts(Arc<Mutex<Vec<(&'static str, Mono)>>>);
+
+impl Parts {
+    fn enter(&self, part: &'static str, now: Mono) {
+        self.0.lock().push((part, now));
+    }
+
+    /// The part that the run is in.
+    pub fn current(&self) -> &'static str {
+        self.0.lock().last().map_or("opening", |(part, _)| part)
+    }
+
+    /// Every part entered so far, with its beginning and its end; the last one ends `now`.
+    pub fn entered(&self, now: Mono) -> Vec<(&'static str, Mono, Mono)> {
+        let parts = self.0.lock();
+        let ends = parts.iter().skip(1).map(|(_, began)| *began).chain([now]);
+        parts.iter().zip(ends).map(|((part, began), ended)| (*part, *began, ended)).collect()
+    }
 }
 
-/// What a run came to, beside what its recorder and its model hold.
+/// What a run came to, beside what its recorder, its model and its parts hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran {
-    /// Its parts.
-    pub timeline: Timeline,
     /// Whether it was ended before its time.
     pub interrupted: bool,
-    /// Seats held when it ended, as the final listing has them; none when that was unknown.
+    /// Seats held when it ended, as the final listing has them; none when that was unknown or not asked.
     pub seats_held: Option<usize>,
     /// Contested claims that were answered definitely.
     pub claims_settled: u64,
@@ -185,6 +191,8 @@ pub struct Fleet {
     pub ops: Ops,
     /// Its account of who holds what.
     pub model: Model,
+    /// Its parts.
+    pub parts: Parts,
 }
 
 impl Fleet {
@@ -204,114 +212,87 @@ impl Fleet {
             ..Config::default()
         };
         let (store, config) = (&store, &config);
-        let open = |node: usize| async move {
+        let open = async |node: usize| -> Result<Leases<S>, E> {
             let store = store(node).await?;
             Ok(Leases::open(self.env.clone(), &store, config).await?)
         };
         let first = open(0).await?;
         let mut all = vec![first];
-        all.extend(try_join_all((1..self.params.nodes).map(open)).await?);
+        all.extend(try_join_all((1..self.params.nodes).map(&open)).await?);
         Ok(all)
     }
 
-    /// Runs the fleet on these leases, one of each node, until its time is over or `interrupt` is done. `progress` is told
-    /// the part of the run, and how many seats are held, as they change.
-    pub async fn run<S: Store>(
-        &self,
-        leases: &[Leases<S>],
-        interrupt: impl Future<Output = ()>,
-        progress: &watch::Sender<&'static str>,
-    ) -> Ran {
+    /// Runs the fleet on these leases, one of each node, until its time is over or `interrupt` is done.
+    pub async fn run<S: Store>(&self, leases: &[Leases<S>], interrupt: impl Future<Output = ()>) -> Ran {
         let (over, stop) = watch::channel(false);
-        let stop = Stop(stop);
-        let interrupted = async {
-            interrupt.await;
-            over.send_replace(true);
-        };
-        let mut interrupted = std::pin::pin!(interrupted);
-        let run = self.parts(leases, stop.clone(), progress, &over);
-        let mut run = std::pin::pin!(run);
-        let mut was_interrupted = false;
-        loop {
-            tokio::select! {
-                (timeline, claims_settled) = &mut run => {
-                    let seats_held = if was_interrupted { None } else { self.final_listing(leases).await };
-                    return Ran { timeline, interrupted: was_interrupted, seats_held, claims_settled };
-                }
-                () = &mut interrupted, if !was_interrupted => was_interrupted = true,
+        let work = self.work(leases, Stop(stop), &over);
+        let mut work = std::pin::pin!(work);
+        let claims_settled = tokio::select! {
+            settled = &mut work => settled,
+            () = interrupt => {
+                over.send_replace(true);
+                let claims_settled = work.await;
+                return Ran { interrupted: true, seats_held: None, claims_settled };
             }
-        }
+        };
+        Ran { interrupted: false, seats_held: self.final_listing(leases).await, claims_settled }
     }
 
-    async fn parts<S: Store>(
-        &self,
-        leases: &[Leases<S>],
-        stop: Stop,
-        progress: &watch::Sender<&'static str>,
-        over: &watch::Sender<bool>,
-    ) -> (Timeline, u64) {
-        let Params { nodes, heartbeat, duration, warmup, claims, claimers, .. } = self.params;
+    /// The whole run; answers how many contested claims were settled. `over` tells its parts to end.
+    async fn work<S: Store>(&self, leases: &[Leases<S>], stop: Stop, over: &watch::Sender<bool>) -> u64 {
+        let Params { heartbeat, duration, warmup, claims, claimers, .. } = self.params;
         let env = &self.env;
-        let ctx =
-            Context { env: env.clone(), ops: self.ops.clone(), model: self.model.clone(), heartbeat };
+        let ctx = Context { env: env.clone(), ops: self.ops.clone(), model: self.model.clone(), heartbeat };
 
-        progress.send_replace("bring-up");
         let began = env.now();
-        let beats: Vec<Task<()>> = {
-            let ready = self.nodes(&ctx, leases);
-            let up = ready.into_iter().enumerate().map(|(i, mut node)| {
-                let (stop, env) = (stop.clone(), env.clone());
-                tasks::spawn(async move {
-                    node.bring_up(&stop).await;
-                    (i, node, stop, env)
-                })
-            });
-            // A node beats from the moment its own seats are up: a slow bring-up elsewhere costs it no lease.
-            join_all(up.map(|task| async {
-                let (i, node, stop, env) = task.join().await;
-                let first = next_beat(began, offset(i, nodes, heartbeat), heartbeat, env.now());
-                tasks::spawn(node.run(first, heartbeat, stop))
-            }))
-            .await
-        };
-        let up = env.now();
+        self.parts.enter("bring_up", began);
+        let mut tasks = self.bring_up(&ctx, leases, &stop, began).await;
 
-        progress.send_replace("warm-up");
-        let measured_from = up + warmup;
+        let measured_from = env.now() + warmup;
         self.recorder.measure_from(measured_from);
         let contest_from = measured_from + self.params.quiet();
-        let end = measured_from + duration;
-        let mut parts = beats;
-        parts.push(tasks::spawn(watcher(ctx.clone(), leases.to_vec(), measured_from, stop.clone())));
         let contest = Arc::new(Contest::new(contest_from, duration - self.params.quiet(), claims, claimers));
+        tasks.push(tasks::spawn(watcher(ctx.clone(), leases.to_vec(), measured_from, stop.clone())));
         for claimer in 0..claimers {
             let leases = leases[claimer % leases.len()].clone();
-            let contest = contest.clone();
-            parts.push(tasks::spawn(contest.claimer(ctx.clone(), leases, claimer, stop.clone())));
+            tasks.push(tasks::spawn(contest.clone().claimer(ctx.clone(), leases, claimer, stop.clone())));
         }
-        for (part, until) in [("warm-up", measured_from), ("quiet", contest_from), ("contest", end)] {
-            progress.send_replace(part);
-            if stop.or_at(env, until).await {
+        let ends = measured_from + duration;
+        for (part, until) in [("warm_up", measured_from), ("quiet", contest_from), ("contest", ends)] {
+            if stop.is_stopped() {
                 break;
             }
+            self.parts.enter(part, env.now());
+            stop.or_at(env, until).await;
         }
-        let ended = env.now();
-        progress.send_replace("draining");
+        self.parts.enter("drain", env.now());
         over.send_replace(true);
-        // What is under way is answered or runs into its own deadline.
-        let drained = env.within(env.now() + DRAIN, join_all(parts.into_iter().map(Task::join))).await;
-        if drained.is_err() {
+        // What is under way is answered, or runs into its own deadline.
+        if env.within(env.now() + DRAIN, join_all(tasks.into_iter().map(Task::join))).await.is_err() {
             self.model.found(|anomalies| anomalies.ops_unsettled += 1);
         }
-        let at_most = |at: Mono| at.min(ended);
-        let timeline = Timeline {
-            began,
-            up: at_most(up),
-            measured_from: at_most(measured_from),
-            contest_from: at_most(contest_from),
-            ended,
-        };
-        (timeline, contest.settled.load(Ordering::Relaxed))
+        contest.settled.load(Ordering::Relaxed)
+    }
+
+    /// Brings every node up, all at once; each goes on beating on its own.
+    async fn bring_up<S: Store>(&self, ctx: &Context, leases: &[Leases<S>], stop: &Stop, began: Mono) -> Vec<Task<()>> {
+        let Params { nodes, heartbeat, .. } = self.params;
+        let (up, mut all_up) = tokio::sync::mpsc::channel::<()>(1);
+        let tasks = self.nodes(ctx, leases).into_iter().enumerate().map(|(i, mut node)| {
+            let (env, stop, up) = (self.env.clone(), stop.clone(), up.clone());
+            tasks::spawn(async move {
+                node.bring_up(&stop).await;
+                drop(up);
+                // It beats from the moment its own seats are up: a slow bring-up elsewhere costs it no lease.
+                let first = next_beat(began, offset(i, nodes, heartbeat), heartbeat, env.now());
+                node.run(first, heartbeat, stop).await;
+            })
+        });
+        let tasks = tasks.collect();
+        drop(up);
+        // Nothing is ever sent: the channel closes when the last node has dropped its end.
+        let _closed = all_up.recv().await;
+        tasks
     }
 
     fn nodes<S: Store>(&self, ctx: &Context, leases: &[Leases<S>]) -> Vec<Node<S>> {

@@ -111,7 +111,12 @@ impl Model {
 
     /// What lasted throughout the time from `began` to `ended`, among the names that `select` wants: the names whose holder
     /// was granted before and is good until after.
-    pub fn live_throughout(&self, began: Mono, ended: Mono, select: impl Fn(&str) -> bool) -> Vec<(Box<str>, Arc<str>, u64)> {
+    pub fn live_throughout(
+        &self,
+        began: Mono,
+        ended: Mono,
+        select: impl Fn(&str) -> bool,
+    ) -> Vec<(Box<str>, Arc<str>, u64)> {
         let inner = self.inner.lock();
         let lasting = |(name, account): (&Box<str>, &Account)| {
             let tenure = account.tenures.iter().find(|t| t.granted < began && t.until > ended)?;

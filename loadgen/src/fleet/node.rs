@@ -5,7 +5,7 @@ use std::time::Duration;
 use coordproto::answer::Error;
 use coordproto::key::Resource;
 use engine::env::Mono;
-use engine::jetstream::meter::Meter;
+use engine::jetstream::Meter;
 use engine::lease::{Claim, Lease, Leases, Refusal, Renew, Terms};
 use engine::store::Store;
 use futures_util::stream::{self, StreamExt};
@@ -173,10 +173,8 @@ impl<S: Store> Node<S> {
         let (ctx, leases, owner, id) = (&self.ctx, &self.leases, &self.owner, &self.id);
         let claimed: Vec<Option<Lease>> = stream::iter(missing)
             .map(|seat| async move {
-                let terms = Terms {
-                    preferred: Some(id.clone()),
-                    ..Terms::new(seat, owner.as_str(), leases.lease_ttl())
-                };
+                let terms =
+                    Terms { preferred: Some(id.clone()), ..Terms::new(seat, owner.as_str(), leases.lease_ttl()) };
                 claim(ctx, leases, &ctx.ops.sweep, ctx.env.now(), &terms).await
             })
             .buffer_unordered(CLAIMS_AT_ONCE)

@@ -19,3 +19,4 @@ pub mod schedule;
 pub mod series;
 pub mod stall;
 pub mod table;
+mod timer;

@@ -20,3 +20,4 @@ pub mod schedule;
 pub mod series;
 pub mod stall;
 pub mod table;
+mod timer;

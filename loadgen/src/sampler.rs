@@ -217,7 +217,7 @@ impl Process {
     /// The CPU time used up to `at`, which lies within the samples.
     fn cpu_at(&self, at: Duration) -> Option<Duration> {
         let after = self.samples.partition_point(|sample| sample.at < at);
-        let next = self.samples.get(after).or(self.samples.last())?;
+        let next = self.samples.get(after).or_else(|| self.samples.last())?;
         let last = self.samples[..after].last().unwrap_or(next);
         let width = next.at.saturating_sub(last.at).as_secs_f64();
         if width == 0.0 {

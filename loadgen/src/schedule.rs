@@ -12,6 +12,7 @@ use std::time::Duration;
 use engine::env::{Env, Mono};
 
 use crate::rate::Rate;
+use crate::timer::Timer;
 
 /// The intended starts of one kind of operation, handed out in order.
 #[derive(Debug)]
@@ -20,12 +21,13 @@ pub struct Schedule {
     rate: Rate,
     len: u64,
     next: u64,
+    timer: Timer,
 }
 
 impl Schedule {
     /// Starts at `rate` from `start` on, all of them before `start + length`. The first is due at `start`.
     pub fn new(start: Mono, rate: Rate, length: Duration) -> Schedule {
-        Schedule { start, rate, len: rate.starts_within(length), next: 0 }
+        Schedule { start, rate, len: rate.starts_within(length), next: 0, timer: Timer::default() }
     }
 
     /// How many starts there are in all.
@@ -35,9 +37,12 @@ impl Schedule {
 
     /// Waits until the next start is due and returns its intended instant; at once when it has passed. `None` after the
     /// last. Cancel-safe: a start whose wait was cancelled is handed out by the next call.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time and I/O enabled.
     pub async fn next(&mut self, env: &Env) -> Option<Mono> {
         let at = self.peek()?;
-        env.sleep_until(at).await;
+        self.timer.wait_until(env, at).await;
         self.next += 1;
         Some(at)
     }

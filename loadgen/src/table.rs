@@ -166,7 +166,8 @@ fn facts(report: &Report) -> String {
     let mut last = "";
     for (name, fact) in facts {
         // A name is written once for the lines that share it.
-        text.push_str(&format!("{:13}{fact}\n", if name == last { "" } else { name }));
+        text.push_str(format!("{:13}{fact}", if name == last { "" } else { name }).trim_end());
+        text.push('\n');
         last = name;
     }
     text
@@ -179,7 +180,7 @@ fn measured(report: &Report) -> String {
     } else {
         format!(", after {} as warm-up", plural(warmup, "operation", "operations"))
     };
-    format!("{} of run {} started at {}{apart}", time(report.duration_ns), report.run_id, report.started_at)
+    format!("{} of run {} started at {:.0}{apart}", time(report.duration_ns), report.run_id, report.started_at)
 }
 
 fn throughput(report: &Report, name: &str, op: &Operation) -> String {

@@ -49,7 +49,7 @@ pub(crate) fn full(anomalies: Anomalies) -> Report {
     Report {
         schema_version: SchemaVersion,
         run_id: "20261130T084300Z-42".to_owned(),
-        started_at: "2026-11-30T08:43:00Z".parse().unwrap(),
+        started_at: "2026-11-30T08:43:00.123456789Z".parse().unwrap(),
         duration_ns: 60_000_000_000,
         interrupted: false,
         command: command_line(["loadgen", "run", "--seats", "50", "--duration", "1m"].map(str::to_owned)),

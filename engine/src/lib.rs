@@ -3,6 +3,7 @@
 //! [`env`] is the only clock and randomness, [`tasks`] the only place that starts a task or a thread. [`jetstream`] is the
 //! client layer over one connection, [`store`] the port that every slot stands on, [`lease`] who runs what.
 
+pub mod broker;
 pub mod env;
 pub mod jetstream;
 pub mod lease;

@@ -1,0 +1,162 @@
+//! `crewlet broker`: an embedded cluster for other programs to use.
+//!
+//! Prints one line when the cluster serves: its URLs with user and password, joined by commas, as a `--url` takes them. The
+//! first signal ends it in an orderly way, a second one at once.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser;
+use engine::broker::{BrokerError, Cluster, Settings, Store, SyncInterval};
+use engine::env::Env;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The broker, or too many of its members, ended.
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const UNAVAILABLE: u8 = 4;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How many servers.
+    #[arg(long, default_value = "1", value_parser = PossibleValuesParser::new(["1", "3", "5"]).try_map(|n| n.parse::<u8>()))]
+    members: u8,
+    /// Keep the streams in this directory. Without it they go to a temporary one.
+    #[arg(long, value_name = "DIR")]
+    store_dir: Option<PathBuf>,
+    /// Keep the streams in memory.
+    #[arg(long, conflicts_with = "store_dir")]
+    memory: bool,
+    /// When writes go to the disk: `always`, before they are acknowledged; or every so often (`10s`, `2m`, `500ms`), and a
+    /// power failure may undo acknowledged ones.
+    #[arg(long, value_name = "always|DURATION", default_value = "always", value_parser = sync_interval)]
+    sync_interval: SyncInterval,
+}
+
+/// Reads `always` or a duration.
+fn sync_interval(text: &str) -> Result<SyncInterval, String> {
+    if text == "always" {
+        return Ok(SyncInterval::Always);
+    }
+    let rule = |why: String| format!("{why}; give `always` or a duration with its unit, `10s` for instance");
+    let parsed = text.parse::<jiff::SignedDuration>().map_err(|error| rule(error.to_string()))?;
+    match Duration::try_from(parsed) {
+        Ok(interval) if interval >= Duration::from_millis(1) => Ok(SyncInterval::Every(interval)),
+        _ => Err(rule("at least 1ms".to_owned())),
+    }
+}
+
+/// The signals that end the command, received from now on.
+struct Interrupts([(SignalKind, Signal); 3]);
+
+impl Interrupts {
+    fn listen() -> io::Result<Interrupts> {
+        let one = |kind| Ok::<_, io::Error>((kind, signal(kind)?));
+        Ok(Interrupts([one(SignalKind::interrupt())?, one(SignalKind::terminate())?, one(SignalKind::hangup())?]))
+    }
+
+    /// Waits for the next one; the answer is the exit status that tells of it.
+    async fn next(&mut self) -> u8 {
+        let [(int, on_int), (term, on_term), (hup, on_hup)] = &mut self.0;
+        let kind = tokio::select! {
+            _ = on_int.recv() => int,
+            _ = on_term.recv() => term,
+            _ = on_hup.recv() => hup,
+        };
+        128 + u8::try_from(kind.as_raw_value()).unwrap_or(0)
+    }
+}
+
+/// Runs the command; the answer is the exit status.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    let mut interrupts = match Interrupts::listen() {
+        Ok(interrupts) => interrupts,
+        Err(error) => {
+            tracing::error!(%error, "signals_unavailable");
+            return FAILED.into();
+        }
+    };
+    let store = match (args.store_dir, args.memory) {
+        (Some(dir), _) => Store::Kept(dir),
+        (None, true) => Store::Memory,
+        (None, false) => Store::Temporary,
+    };
+    let settings = Settings { store, sync: args.sync_interval, ..Settings::new(args.members) };
+
+    let started = tokio::select! {
+        started = Box::pin(Cluster::start(settings, Env::system())) => started,
+        // Dropping the unfinished start kills and reaps what it had started.
+        status = interrupts.next() => {
+            tracing::info!("interrupted before the broker was ready");
+            return status.into();
+        }
+    };
+    let cluster = match started {
+        Ok(cluster) => cluster,
+        Err(error) => return failed(&error),
+    };
+    let printed = writeln!(io::stdout(), "{}", cluster.access().exposed()).and_then(|()| io::stdout().flush());
+    if let Err(error) = printed {
+        tracing::error!(%error, "standard output is closed, nobody can learn the address");
+        return FAILED.into();
+    }
+
+    let outcome = tokio::select! {
+        _ = interrupts.next() => ExitCode::SUCCESS,
+        () = majority_lost(&cluster) => {
+            tracing::error!("broker_majority_lost: too few members are left to serve");
+            FAILED.into()
+        }
+    };
+    tokio::select! {
+        stopped = cluster.stop() => match stopped {
+            Ok(()) => outcome,
+            Err(error) => failed(&error),
+        },
+        // Dropping the unfinished stop kills and reaps what is left.
+        status = interrupts.next() => status.into(),
+    }
+}
+
+/// Waits until so many members have ended that the rest is no majority.
+async fn majority_lost(cluster: &Cluster) {
+    let mut exits = cluster.exit_feed();
+    let members = cluster.members();
+    let lost = |_: &Vec<_>| members.iter().filter(|member| member.is_running()).count() <= members.len() / 2;
+    if exits.wait_for(lost).await.is_err() {
+        // The cluster keeps the sender: there is always more to wait for.
+        std::future::pending().await
+    }
+}
+
+/// Says what went wrong on standard error, whatever the log's level; the answer is the exit status.
+fn failed(error: &BrokerError) -> ExitCode {
+    eprintln!("crewlet broker: {error}");
+    match error {
+        BrokerError::Settings(_) => USAGE,
+        BrokerError::InUse { .. } | BrokerError::OtherSize { .. } | BrokerError::NotReady { .. } => UNAVAILABLE,
+        _ => FAILED,
+    }
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_interval_has_a_unit_and_is_positive() {
+        assert_eq!(sync_interval("always"), Ok(SyncInterval::Always));
+        assert_eq!(sync_interval("10s"), Ok(SyncInterval::Every(Duration::from_secs(10))));
+        assert_eq!(sync_interval("2m"), Ok(SyncInterval::Every(Duration::from_secs(120))));
+        assert_eq!(sync_interval("500ms"), Ok(SyncInterval::Every(Duration::from_millis(500))));
+        assert_eq!(sync_interval("1m30s"), Ok(SyncInterval::Every(Duration::from_secs(90))));
+        for refused in ["30", "0s", "-5s", "1ns", "", "often", "1e3s"] {
+            let error = sync_interval(refused).unwrap_err();
+            assert!(error.ends_with("`10s` for instance"), "{refused}: {error}");
+        }
+    }
+}

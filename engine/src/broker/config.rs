@@ -1,0 +1,91 @@
+//! The configuration file of a member.
+//!
+//! Everything listens on loopback. Users are in accounts of their own, with passwords that live as long as the run; the
+//! monitoring port stays closed, since the system account answers the same questions to those who may ask. Paths do not
+//! appear: a member runs in its own directory, so no file name needs the configuration language's quoting.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::SyncInterval;
+use super::secret::Secret;
+
+/// The user of the account that streams live in.
+pub(super) const USER: &str = "crewlet";
+/// The user of the system account.
+pub(super) const SYSTEM_USER: &str = "system";
+const ROUTE_USER: &str = "route";
+
+/// The passwords of one run.
+pub(super) struct Passwords {
+    pub(super) user: Secret,
+    pub(super) system: Secret,
+    pub(super) route: Secret,
+}
+
+impl Passwords {
+    pub(super) fn random() -> io::Result<Passwords> {
+        Ok(Passwords { user: Secret::random()?, system: Secret::random()?, route: Secret::random()? })
+    }
+}
+
+/// What one member's file says.
+pub(super) struct Config<'a> {
+    pub(super) name: &'a str,
+    pub(super) client: SocketAddr,
+    /// This member's route port, and those of all members, this one included; `None` for a server on its own.
+    pub(super) routes: Option<(SocketAddr, &'a [SocketAddr])>,
+    pub(super) sync: SyncInterval,
+    pub(super) passwords: &'a Passwords,
+}
+
+impl Config<'_> {
+    fn render(&self) -> String {
+        let sync = match self.sync {
+            SyncInterval::Always => "always".to_owned(),
+            SyncInterval::Every(interval) => format!("\"{}ms\"", interval.as_millis()),
+        };
+        let Passwords { user, system, route } = self.passwords;
+        let (user, system, route) = (user.expose(), system.expose(), route.expose());
+        // The account's name is part of where its streams lie on disk: it never changes.
+        let mut text = format!(
+            "server_name: \"{}\"\n\
+             listen: \"{}\"\n\
+             logtime: false\n\
+             jetstream {{ store_dir: \"data\", sync_interval: {sync} }}\n\
+             accounts {{\n\
+             \x20 CREWLET {{ jetstream: enabled, users: [ {{ user: \"{USER}\", password: \"{user}\" }} ] }}\n\
+             \x20 SYS {{ users: [ {{ user: \"{SYSTEM_USER}\", password: \"{system}\" }} ] }}\n\
+             }}\n\
+             system_account: SYS\n",
+            self.name, self.client,
+        );
+        if let Some((own, all)) = self.routes {
+            let all: Vec<_> =
+                all.iter().map(|address| format!("    \"nats-route://{ROUTE_USER}:{route}@{address}\"\n")).collect();
+            text.push_str(&format!(
+                "cluster {{\n\
+                 \x20 name: \"crewlet\"\n\
+                 \x20 listen: \"{own}\"\n\
+                 \x20 authorization {{ user: \"{ROUTE_USER}\", password: \"{route}\" }}\n\
+                 \x20 routes: [\n{}\x20 ]\n\
+                 }}\n",
+                all.concat(),
+            ));
+        }
+        text
+    }
+
+    /// Writes the file, readable by its owner alone from the moment it exists.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(self.render().as_bytes())
+    }
+}

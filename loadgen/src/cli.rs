@@ -104,7 +104,7 @@ impl Common {
             Some(urls) => Asked::External {
                 urls: urls.clone(),
                 credentials: self.creds.clone(),
-                tls: Tls { ca_file: self.tls_ca.clone(), ..Tls::default() },
+                tls: Tls { ca: self.tls_ca.clone(), ..Tls::default() },
             },
         }
     }

@@ -33,8 +33,9 @@ const PARTIAL_EVERY: Duration = Duration::from_secs(10);
 pub async fn fleet(args: FleetArgs, mut signals: Signals) -> Exit {
     let seed = args.common.seed.unwrap_or_else(|| Env::system().random());
     let env = Env::seeded(seed);
+    let asked = args.common.asked();
     let target = tokio::select! {
-        target = Target::new(&args.common.asked(), &env) => target,
+        target = Target::new(&asked, &env) => target,
         exit = signals.first() => return exit,
     };
     let target = match target {

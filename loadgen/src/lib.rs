@@ -3,8 +3,11 @@
 //! Measuring: [`schedule`] says when operations start, [`recorder`] keeps what became of each, [`sampler`] what the
 //! processes used meanwhile. Reporting: [`report`] is the file that stays, [`table`] what a person reads, [`hgrm`] what a
 //! plotter does. Around them: [`duration`] and [`rate`] on the command line, [`progress`] on the terminal, [`exit`] at the
-//! end.
+//! end. What is run: [`fleet`] on the brokers of [`target`], from the command line in [`cli`] to a report by
+//! [`commands`].
 
+pub mod cli;
+pub mod commands;
 pub mod duration;
 pub mod environment;
 pub mod exit;
@@ -18,6 +21,8 @@ pub mod report;
 pub mod sampler;
 pub mod schedule;
 pub mod series;
+pub mod signals;
 pub mod stall;
 pub mod table;
+pub mod target;
 mod timer;

@@ -19,7 +19,8 @@ use crate::histogram::nanos;
 use crate::progress::Progress;
 use crate::recorder::{Outcome, Recorder};
 use crate::report::{
-    BringUp, Findings, Measurements, Own, Phase, Report, SchemaVersion, Server, Stalls, command_line, write_distributions,
+    BringUp, Findings, Measurements, Own, Phase, Report, SchemaVersion, Server, Stalls, command_line,
+    write_distributions,
 };
 use crate::sampler::Sampler;
 use crate::signals::Signals;

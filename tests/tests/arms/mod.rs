@@ -1,18 +1,52 @@
-//! What the contract runs on.
+//! What the contract runs on. The brokers are started once for the whole binary, on a runtime of their own that outlives
+//! every test; each case has buckets of its own, named after it, and they are deleted after it.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::LazyLock;
 
+use coordproto::api::requests::Storage;
+use engine::broker::{Cluster, Settings};
 use engine::env::Env;
+use engine::jetstream::{Jetstream, Options};
 use engine::store::memory::Memory;
+use engine::store::nats::Nats;
 use tests::Fixture;
 use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
 
-/// One runtime for the whole binary: the brokers outlive every test.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+static ONE: OnceCell<Arm> = OnceCell::const_new();
+static THREE: OnceCell<Arm> = OnceCell::const_new();
 
 type Case<S> = fn(Fixture<S>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A cluster and a connection to it. It is never dropped; the members end with the process.
+struct Arm {
+    _cluster: Cluster,
+    admin: async_nats::Client,
+    jetstream: Jetstream,
+}
+
+impl Arm {
+    async fn start(members: u8) -> Arm {
+        let env = Env::system();
+        let cluster = Cluster::start(Settings::new(members), env.clone()).await.expect("the brokers start");
+        let access = cluster.access();
+        let base = async || access.connect_options().await.expect("credentials");
+        let jetstream = Jetstream::connect(env, access.urls(), base().await, Options::named("contract"));
+        let jetstream = jetstream.await.expect("connected");
+        let admin = base().await.connect(access.urls()).await.expect("connected");
+        Arm { _cluster: cluster, admin, jetstream }
+    }
+
+    async fn buckets(&self) -> Vec<String> {
+        let reply = self.admin.request("$JS.API.STREAM.NAMES", "".into()).await.expect("the streams are listed");
+        let names: serde_json::Value = serde_json::from_slice(&reply.payload).expect("JSON");
+        let names = names["streams"].as_array().into_iter().flatten().filter_map(|name| name.as_str());
+        names.filter_map(|name| name.strip_prefix("KV_")).map(str::to_owned).collect()
+    }
+}
 
 /// The memory twin, a fresh one for each case.
 pub(crate) fn memory(case: &str, run: Case<Memory>) {
@@ -22,9 +56,25 @@ pub(crate) fn memory(case: &str, run: Case<Memory>) {
         run(Fixture { env, store, prefix: case.to_owned(), replicas: 3 }).await;
     });
 }
-pub(crate) fn one_broker(case: &str, run: Case<Memory>) {
-    memory(case, run)
+
+/// One broker.
+pub(crate) fn one_broker(case: &str, run: Case<Nats>) {
+    on(&ONE, 1, case, run);
 }
-pub(crate) fn three_brokers(case: &str, run: Case<Memory>) {
-    memory(case, run)
+
+/// Three brokers, every bucket on all of them.
+pub(crate) fn three_brokers(case: &str, run: Case<Nats>) {
+    on(&THREE, 3, case, run);
+}
+
+fn on(arm: &'static OnceCell<Arm>, members: u8, case: &str, run: Case<Nats>) {
+    RUNTIME.block_on(async {
+        let arm = arm.get_or_init(|| Arm::start(members)).await;
+        let store = Nats::new(arm.jetstream.clone(), Storage::File);
+        let env = arm.jetstream.env().clone();
+        run(Fixture { env, store: store.clone(), prefix: case.to_owned(), replicas: members }).await;
+        for bucket in arm.buckets().await.iter().filter(|bucket| bucket.starts_with(&format!("{case}_"))) {
+            store.delete(bucket).await.expect("the bucket is deleted");
+        }
+    });
 }

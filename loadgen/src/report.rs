@@ -56,7 +56,7 @@ pub struct Report {
     pub servers: Vec<Server>,
     /// What the generator used.
     pub own: Own,
-    /// What was done to the brokers on purpose, in order.
+    /// What happened to the brokers, in order.
     pub faults: Vec<Fault>,
 }
 
@@ -144,13 +144,13 @@ impl From<StallTotals> for Stalls {
     }
 }
 
-/// Something done to a broker on purpose.
+/// Something that happened to a broker: done on purpose, or found out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     /// When.
     pub t_ns: u64,
-    /// What kind, in snake case: `kill`, `pause`, `restart`.
+    /// What kind, in snake case: `kill`, `pause`, `restart`; `exit` for an end that nobody here asked for.
     pub kind: String,
     /// The broker it was done to.
     pub server: String,

@@ -1,30 +1,54 @@
 //! A report as a person reads it: the verdict first, then the figures, in 120 columns.
 //!
-//! Plain text, the same on a terminal and in a file; only arrivals that were dropped are also red on a terminal. A
-//! percentile that too few samples stand behind says how many it needs. Nothing is here that is not in the report.
+//! Plain text, nearly the same on a terminal and in a file: on a terminal, arrivals that were dropped are also red, and where
+//! it is narrow the latencies stand below the counts. A percentile that too few samples stand behind says how many it needs.
+//! Nothing is here that is not in the report; an operation that never was is in the report alone.
 
 mod units;
+
+use std::io::IsTerminal;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use crate::histogram::{Percentile, Percentiles};
 use crate::report::{Arrivals, Operation, Report, Verdict};
+use crate::may_colour;
 use crate::sampler::Usage;
 use units::{bytes, count, per_second, percent, plural, time};
 
-/// The text of `report`, with colour for a terminal or without.
-pub fn render(report: &Report, colour: bool) -> String {
+/// What the text is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Whether it may have colour.
+    pub colour: bool,
+    /// How many columns there are; `None` where lines have no end.
+    pub columns: Option<usize>,
+}
+
+impl Style {
+    /// What suits stdout.
+    pub fn of_stdout() -> Style {
+        let stdout = std::io::stdout();
+        let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+        // A terminal that does not know its size says 0.
+        let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+        Style { colour: may_colour(&stdout), columns }
+    }
+}
+
+/// The text of `report`.
+pub fn render(report: &Report, style: &Style) -> String {
     let mut text = format!("{}\n{}\n", verdict(report), findings(report));
     if let Some(dropped) = dropped(report) {
-        text.push_str(&if colour { format!("\x1b[31m{dropped}\x1b[0m\n") } else { format!("{dropped}\n") });
+        text.push_str(&if style.colour { format!("\x1b[31m{dropped}\x1b[0m\n") } else { format!("{dropped}\n") });
     }
     for fault in &report.faults {
         text.push_str(&format!("fault at {}: {} was {}\n", time(fault.t_ns), fault.server, fault.detail));
     }
     text.push_str(&format!(
         "\n{}\n\nLatency of ok and refused answers, from the intended start; service: from the actual send.\n\n",
-        operations(report)
+        operations(report, style.columns)
     ));
     text.push_str(&facts(report));
     text
@@ -91,35 +115,44 @@ fn dropped(report: &Report) -> Option<String> {
     (!each.is_empty()).then(|| format!("dropped, scheduled and never started: {}", each.join(", ")))
 }
 
-fn operations(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header([
-        "operation",
-        "scheduled",
-        "ok",
-        "refused",
-        "unknown",
-        "errors",
-        "req/op",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "max",
-    ]);
-    for (name, op) in &report.measurements.ops {
+/// The operations that were, by name.
+fn met(report: &Report) -> impl Iterator<Item = (&String, &Operation)> {
+    report.measurements.ops.iter().filter(|(_, op)| op.arrivals.scheduled > 0)
+}
+
+fn operations(report: &Report, columns: Option<usize>) -> String {
+    let counted = ["operation", "scheduled", "ok", "refused", "unknown", "errors", "req/op"];
+    let timed = ["p50", "p90", "p99", "p99.9", "max"];
+    let mut counts = Vec::new();
+    let mut times = Vec::new();
+    for (name, op) in met(report) {
         let arrivals = op.arrivals;
-        let counts = [arrivals.scheduled, arrivals.ok, arrivals.refused, arrivals.unknown, arrivals.errors];
-        let mut row = vec![name.clone()];
-        row.extend(counts.map(count));
-        row.push(op.requests_per_op.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}")));
-        row.extend(percentiles(&op.latency.corrected));
-        table.add_row(row);
-        let mut service = vec!["  service".to_owned()];
-        service.resize(7, String::new());
-        service.extend(percentiles(&op.latency.service));
-        table.add_row(service);
+        let each = [arrivals.scheduled, arrivals.ok, arrivals.refused, arrivals.unknown, arrivals.errors].map(count);
+        let requests = op.requests_per_op.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.2}"));
+        counts.push([vec![name.clone()], each.to_vec(), vec![requests]].concat());
+        times.push((name.clone(), percentiles(&op.latency.corrected)));
+        times.push(("  service".to_owned(), percentiles(&op.latency.service)));
     }
+    // Every operation has two lines of latencies; its counts stand beside the first.
+    let lines = times.iter().enumerate().map(|(line, (name, times))| {
+        let besides = if line % 2 == 0 { counts[line / 2].clone() } else { vec![name.clone()] };
+        let mut row = besides;
+        row.resize(counted.len(), String::new());
+        row.extend(times.iter().cloned());
+        row
+    });
+    let whole = table(counted.iter().chain(&timed), lines);
+    if columns.is_none_or(|columns| whole.lines().all(|line| line.chars().count() <= columns)) {
+        return whole;
+    }
+    let lines = times.into_iter().map(|(name, times)| [vec![name], times.to_vec()].concat());
+    let below = table(["operation"].iter().chain(&timed), lines);
+    format!("{}\n\n{below}", table(counted.iter(), counts.into_iter()))
+}
+
+fn table<'a>(header: impl Iterator<Item = &'a &'static str>, rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header).add_rows(rows);
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         column.set_cell_alignment(if index == 0 { CellAlignment::Left } else { CellAlignment::Right });
@@ -147,8 +180,8 @@ fn at(value: Option<u64>, percentile: Percentile) -> String {
 /// The lines of a name and what is to be said of it.
 fn facts(report: &Report) -> String {
     let mut facts = vec![("measured", measured(report))];
-    facts.extend(report.measurements.ops.iter().map(|(name, op)| ("throughput", throughput(report, name, op))));
-    facts.extend(report.measurements.ops.iter().map(|(name, op)| ("lateness", lateness(name, op))));
+    facts.extend(met(report).filter_map(|(name, op)| Some(("throughput", throughput(report, name, op)?))));
+    facts.extend(met(report).filter_map(|(name, op)| Some(("lateness", lateness(name, op)?))));
     if let Some(up) = report.bring_up {
         facts.push(("bring-up", format!("{} in {}", plural(up.seats, "seat", "seats"), time(up.duration_ns))));
     }
@@ -183,23 +216,21 @@ fn measured(report: &Report) -> String {
     format!("{} of run {} started at {:.0}{apart}", time(report.duration_ns), report.run_id, report.started_at)
 }
 
-fn throughput(report: &Report, name: &str, op: &Operation) -> String {
-    let rate = |number: u64| per_second(number, report.duration_ns);
+/// How many ended in which way per second; none when none ended.
+fn throughput(report: &Report, name: &str, op: &Operation) -> Option<String> {
     let counts = op.arrivals;
-    format!(
-        "{name} {} ok, {} refused, {} unknown, {} errors",
-        rate(counts.ok),
-        rate(counts.refused),
-        rate(counts.unknown),
-        rate(counts.errors)
-    )
+    let each = [(counts.ok, "ok"), (counts.refused, "refused"), (counts.unknown, "unknown"), (counts.errors, "errors")];
+    let met = each.into_iter().filter(|(number, _)| *number > 0);
+    let rates: Vec<String> =
+        met.map(|(number, outcome)| format!("{} {outcome}", per_second(number, report.duration_ns))).collect();
+    (!rates.is_empty()).then(|| format!("{name} {}", rates.join(", ")))
 }
 
-fn lateness(name: &str, op: &Operation) -> String {
+/// How late the generator started them; none when it started none.
+fn lateness(name: &str, op: &Operation) -> Option<String> {
     let late = &op.lateness;
-    let Some(max) = late.max_ns else { return format!("{name} none started") };
     let (p50, p99) = (at(late.p50_ns, Percentile::P50), at(late.p99_ns, Percentile::P99));
-    format!("{name} p50 {p50}, p99 {p99}, max {}", time(max))
+    Some(format!("{name} p50 {p50}, p99 {p99}, max {}", time(late.max_ns?)))
 }
 
 fn usage(usage: &Usage) -> String {

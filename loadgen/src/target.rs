@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use coordproto::api::requests::Storage;
-use engine::broker::{self, Access, BrokerError, Cluster, Settings, Tls};
+use engine::broker::{self, Access, BrokerError, Cluster, Settings, SyncInterval, Tls};
 use engine::env::{Env, Mono};
 use engine::jetstream::{ConnectError, Jetstream, Options};
 use engine::store::OpenError;
 use engine::store::nats::Nats;
 
 use crate::environment::Store as Described;
+use crate::exit::Exit;
 use crate::histogram::nanos;
 use crate::report::Fault;
 use crate::sampler::Sampler;
@@ -50,11 +51,30 @@ pub enum Unavailable {
     BadArgument(#[from] coordproto::answer::BadArgument),
 }
 
+impl Unavailable {
+    /// The exit code that says so: what makes no sense and what cannot be read is the caller's to put right.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Unavailable::BadArgument(_)
+            | Unavailable::Access(_)
+            | Unavailable::Connect(ConnectError::BadUrl { .. })
+            | Unavailable::Open(OpenError::BadArgument(_))
+            | Unavailable::Broker(BrokerError::Settings(_)) => Exit::Usage,
+            Unavailable::Broker(_) | Unavailable::Connect(_) | Unavailable::Open(_) => Exit::Unavailable,
+        }
+    }
+}
+
 /// The brokers of a run.
 pub struct Target {
     env: Env,
     access: Access,
-    cluster: Option<Cluster>,
+    embedded: Option<Embedded>,
+}
+
+struct Embedded {
+    cluster: Cluster,
+    sync: SyncInterval,
 }
 
 impl Target {
@@ -65,12 +85,15 @@ impl Target {
     pub async fn new(asked: &Asked, env: &Env) -> Result<Target, Unavailable> {
         match asked {
             Asked::Embedded(members) => {
-                let cluster = Cluster::start(Settings::new(*members), env.clone()).await?;
-                Ok(Target { env: env.clone(), access: cluster.access().clone(), cluster: Some(cluster) })
+                let settings = Settings::new(*members);
+                let sync = settings.sync;
+                let cluster = Cluster::start(settings, env.clone()).await?;
+                let (access, embedded) = (cluster.access().clone(), Some(Embedded { cluster, sync }));
+                Ok(Target { env: env.clone(), access, embedded })
             }
             Asked::External { urls, credentials, tls } => {
                 let access = Access::external(urls, credentials.clone(), tls.clone())?;
-                Ok(Target { env: env.clone(), access, cluster: None })
+                Ok(Target { env: env.clone(), access, embedded: None })
             }
         }
     }
@@ -88,8 +111,8 @@ impl Target {
     /// How many copies its buckets should have: as many as its own members up to three; of an external NATS, three in a
     /// cluster and one outside.
     pub fn replicas(&self, store: &Nats) -> u8 {
-        let clustered = match &self.cluster {
-            Some(cluster) => cluster.members().len() > 1,
+        let clustered = match &self.embedded {
+            Some(Embedded { cluster, .. }) => cluster.members().len() > 1,
             None => store.jetstream().server().cluster.is_some(),
         };
         if clustered { 3 } else { 1 }
@@ -101,20 +124,20 @@ impl Target {
             nats_server_version: Some(store.jetstream().server().version),
             replicas: Some(usize::from(self.replicas(store))),
             storage: Some("file".into()),
-            sync_interval: self.cluster.as_ref().map(|_| "always".into()),
+            sync_interval: self.embedded.as_ref().map(|embedded| embedded.sync.to_string()),
         }
     }
 
     /// Tells a sampler which processes the embedded members are.
     pub fn sampled_by(&self, sampler: &Sampler) {
-        for member in self.cluster.iter().flat_map(Cluster::members) {
+        for member in self.embedded.iter().flat_map(|embedded| embedded.cluster.members()) {
             sampler.set_pid(member.name(), member.pid());
         }
     }
 
-    /// What happened to the members, for a report whose time axis begins at `origin`.
+    /// The members that ended although nobody here asked for it, for a report whose time axis begins at `origin`.
     pub fn faults(&self, origin: Mono) -> Vec<Fault> {
-        let exits = self.cluster.as_ref().map(Cluster::exits).unwrap_or_default();
+        let exits = self.embedded.as_ref().map(|embedded| embedded.cluster.exits()).unwrap_or_default();
         exits
             .into_iter()
             .filter(|exit| !exit.expected)
@@ -122,7 +145,7 @@ impl Target {
                 t_ns: nanos(exit.at.since(origin)),
                 kind: "exit".into(),
                 server: exit.member.to_string(),
-                detail: exit.status.to_string(),
+                detail: detail(&exit.status),
             })
             .collect()
     }
@@ -132,14 +155,33 @@ impl Target {
     /// # Errors
     /// When a member does not end.
     pub async fn stop(self) -> Result<(), Unavailable> {
-        match self.cluster {
-            Some(cluster) => Ok(cluster.stop().await?),
+        match self.embedded {
+            Some(Embedded { cluster, .. }) => Ok(cluster.stop().await?),
             None => Ok(()),
         }
     }
 
     /// Whether the brokers end with the run.
     pub fn is_embedded(&self) -> bool {
-        self.cluster.is_some()
+        self.embedded.is_some()
+    }
+}
+
+/// How a member ended, to be read on from "n2 was".
+fn detail(status: &str) -> String {
+    match status.strip_prefix("signal: ") {
+        Some(signal) => format!("killed by signal {signal}"),
+        None => format!("gone ({status})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_reads_on() {
+        assert_eq!(detail("signal: 9 (SIGKILL)"), "killed by signal 9 (SIGKILL)");
+        assert_eq!(detail("exit status: 1"), "gone (exit status: 1)");
     }
 }

@@ -43,7 +43,7 @@ impl Cluster {
     pub async fn start(settings: Settings, env: Env) -> Result<Cluster, BrokerError> {
         let began = env.now();
         settings.check()?;
-        let within = settings.ready_within;
+        let (within, sync) = (settings.ready_within, settings.sync);
         let cluster = Box::pin(Cluster::assemble(settings, env)).await?;
         for member in &cluster.members {
             member.launch()?;
@@ -51,7 +51,8 @@ impl Cluster {
         cluster.serving(0, within).await?;
         let took_ms = u64::try_from(cluster.env.now().since(began).as_millis()).unwrap_or(u64::MAX);
         let (members, directory) = (cluster.members.len(), cluster.directory.path());
-        tracing::info!(members, took_ms, directory = %directory.display(), "broker_ready");
+        let (storage, sync_interval) = (cluster.storage, sync);
+        tracing::info!(members, took_ms, %storage, %sync_interval, directory = %directory.display(), "broker_ready");
         Ok(cluster)
     }
 

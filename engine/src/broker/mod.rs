@@ -21,6 +21,7 @@ mod resolve;
 mod secret;
 mod wheel;
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,6 +84,15 @@ pub enum SyncInterval {
     Every(Duration),
 }
 
+impl fmt::Display for SyncInterval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SyncInterval::Always => f.write_str("always"),
+            SyncInterval::Every(interval) => write!(f, "{interval:?}"),
+        }
+    }
+}
+
 /// Which storage streams should be created with (`storage` of a stream's configuration).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
@@ -90,6 +100,15 @@ pub enum Storage {
     File,
     /// `memory`.
     Memory,
+}
+
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Storage::File => "file",
+            Storage::Memory => "memory",
+        })
+    }
 }
 
 /// Why there is no broker, or a member did not do as it was told.

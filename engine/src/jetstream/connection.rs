@@ -268,11 +268,19 @@ fn hear(desk: Option<&Desk>, event: &Event) {
     let Some(desk) = desk else { return };
     match event {
         Event::Connected => {
-            tracing::info!("broker_connected");
+            // The first connection is told by whoever made it; one that was lost and made again is news.
+            if desk.link.borrow().losses > 0 {
+                tracing::info!("broker_reconnected");
+            }
             desk.connected();
         }
-        Event::Disconnected | Event::Closed => {
-            tracing::warn!(%event, "broker_disconnected");
+        Event::Disconnected => {
+            tracing::warn!("broker_disconnected");
+            desk.lost();
+        }
+        // Reconnecting never gives up, so only the end of the last handle closes a connection.
+        Event::Closed => {
+            tracing::debug!("broker_connection_closed");
             desk.lost();
         }
         Event::LameDuckMode | Event::Draining => tracing::info!(%event, "broker_leaving"),

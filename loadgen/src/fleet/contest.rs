@@ -2,10 +2,13 @@
 //!
 //! When all who wanted a seat have their answer, the record is read by one of them and held against what they were told:
 //! with every answer definite somebody holds it, and it is who was told so. Then the winner gives it back.
+//!
+//! A claimer makes one claim at a time. One that is held up makes the claims it missed at once, each counted from when it was
+//! meant to be made.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use coordproto::key::Resource;
 use engine::env::Mono;
@@ -13,84 +16,87 @@ use engine::jetstream::Meter;
 use engine::lease::{Claim, Lease, Leases, Release, Terms};
 use engine::store::Store;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
-use super::node::{attempt, requests};
-use super::{Context, Stop, outcome_of};
+use super::node::attempt;
+use super::plan::Plan;
+use super::stop::Stop;
+use super::{Context, outcome_of, requests};
+use crate::timer::Timer;
 
-/// How many claimers want each seat.
-pub(super) const RIVALS: usize = 4;
-
-/// The plan that all claimers follow.
+/// A contest under way.
 pub(super) struct Contest {
+    plan: Plan,
     /// When the first wave begins.
-    pub(super) first: Mono,
-    /// From one wave to the next.
-    pub(super) interval: Duration,
-    /// How many there are.
-    pub(super) waves: u64,
-    /// How many claimers take part in each.
-    pub(super) claimers: usize,
-    /// The seats still under contest, by wave and group.
-    groups: Mutex<std::collections::HashMap<(u64, usize), Arc<Group>>>,
+    first: Mono,
+    /// How many waves have begun.
+    begun: watch::Sender<u64>,
+    /// The seats that are still under contest, by wave.
+    groups: Mutex<HashMap<(u64, usize), Arc<Group>>>,
     /// Claims that have their definite answer.
     pub(super) settled: AtomicU64,
 }
 
 /// Those who want one seat.
 struct Group {
-    rivals: u64,
+    rivals: usize,
     undecided: AtomicUsize,
     unknown: AtomicUsize,
     winner: Mutex<Option<Lease>>,
 }
 
 impl Contest {
-    /// `claims` claims by `claimers`, over `length` from `first` on.
-    pub(super) fn new(first: Mono, length: Duration, claims: u64, claimers: usize) -> Contest {
-        let waves = claims.div_ceil(claimers.max(1) as u64);
-        let nanos = length.as_nanos() / u128::from(waves.max(1));
-        let interval = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        Contest { first, interval, waves, claimers, groups: Mutex::default(), settled: AtomicU64::new(0) }
+    pub(super) fn new(plan: Plan, first: Mono) -> Contest {
+        let (begun, groups, settled) = (watch::Sender::new(0), Mutex::default(), AtomicU64::new(0));
+        Contest { plan, first, begun, groups, settled }
     }
 
+    /// When a wave begins.
     fn at(&self, wave: u64) -> Mono {
-        let nanos = self.interval.as_nanos() * u128::from(wave);
-        self.first + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        self.first + self.plan.at(wave)
     }
 
-    fn group(&self, wave: u64, group: usize) -> Arc<Group> {
-        let rivals = RIVALS.min(self.claimers - group * RIVALS);
+    /// Begins one wave after the other, until the last or until the run is over.
+    pub(super) async fn conduct(self: Arc<Self>, ctx: Context, stop: Stop) {
+        let mut timer = Timer::default();
+        for wave in 0..self.plan.waves() {
+            if stop.before(&ctx.env, &mut timer, self.at(wave)).await {
+                return;
+            }
+            self.begun.send_replace(wave + 1);
+        }
+    }
+
+    fn group(&self, wave: u64, seat: usize) -> Arc<Group> {
         let fresh = || {
-            Arc::new(Group {
-                rivals: rivals as u64,
-                undecided: AtomicUsize::new(rivals),
-                unknown: AtomicUsize::new(0),
-                winner: Mutex::new(None),
-            })
+            let rivals = self.plan.rivals(wave, seat);
+            let (undecided, unknown) = (AtomicUsize::new(rivals), AtomicUsize::new(0));
+            Arc::new(Group { rivals, undecided, unknown, winner: Mutex::new(None) })
         };
-        self.groups.lock().entry((wave, group)).or_insert_with(fresh).clone()
+        self.groups.lock().entry((wave, seat)).or_insert_with(fresh).clone()
     }
 
     /// One claimer's part, on its node's leases.
-    pub(super) async fn claimer<S: Store>(
-        self: Arc<Self>,
-        ctx: Context,
-        leases: Leases<S>,
-        claimer: usize,
-        stop: Stop,
-    ) {
+    pub(super) async fn claimer<S: Store>(self: Arc<Self>, ctx: Context, leases: Leases<S>, claimer: usize, stop: Stop) {
         let owner = format!("claimer-{claimer}:{:016x}", ctx.env.random());
-        let group_id = claimer / RIVALS;
-        for wave in 0..self.waves {
-            let intended = self.at(wave);
-            if stop.or_at(&ctx.env, intended).await {
+        let mut begun = self.begun.subscribe();
+        for wave in 0..self.plan.waves() {
+            let Some(wanted) = self.plan.seat(wave, claimer) else { return };
+            let over = tokio::select! {
+                biased;
+                () = stop.over(&ctx.env) => true,
+                // The sender is this contest, which outlives the wait.
+                heard = begun.wait_for(|begun| *begun > wave) => heard.is_err(),
+            };
+            if over {
+                let rest = (wave..self.plan.waves()).filter(|wave| self.plan.seat(*wave, claimer).is_some());
+                stop.let_go(&ctx.ops.claim, rest.map(|wave| self.at(wave)));
                 return;
             }
-            let name = format!("seat:contest-{wave}-{group_id}");
-            let seat = Resource::parse(&name).expect("numbers make a name");
+            let seat = Resource::parse(&format!("seat:contest-{wave}-{wanted}")).expect("numbers make a name");
             let terms = Terms::new(seat, owner.as_str(), leases.lease_ttl());
-            let group = self.group(wave, group_id);
-            match attempt(&ctx, &leases, &ctx.ops.claim, intended, &terms).await {
+            let group = self.group(wave, wanted);
+            match attempt(&ctx, &leases, &ctx.ops.claim, self.at(wave), &terms).await {
                 Ok(Claim::Held(lease)) => *group.winner.lock() = Some(lease),
                 Ok(Claim::Refused(_)) => {}
                 Err(_) => {
@@ -98,7 +104,7 @@ impl Contest {
                 }
             }
             if group.undecided.fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.groups.lock().remove(&(wave, group_id));
+                self.groups.lock().remove(&(wave, wanted));
                 self.settle(&ctx, &leases, &terms.resource, &group).await;
             }
         }
@@ -108,7 +114,7 @@ impl Contest {
     async fn settle<S: Store>(&self, ctx: &Context, leases: &Leases<S>, seat: &Resource, group: &Group) {
         let unknown = group.unknown.load(Ordering::Relaxed);
         let winner = group.winner.lock().take();
-        self.settled.fetch_add(group.rivals - unknown as u64, Ordering::Relaxed);
+        self.settled.fetch_add((group.rivals - unknown) as u64, Ordering::Relaxed);
 
         let began = ctx.env.now();
         let op = ctx.ops.get.arrival(began).start(began);
@@ -116,28 +122,36 @@ impl Contest {
         let now = ctx.env.now();
         op.finish(outcome_of(&answer, |_| true), now, requests(cost.requests));
         if let Ok(view) = answer {
-            let holds = view.map(|view| (view.owner, view.epoch));
+            let holder = view.map(|view| (view.owner, view.epoch));
             let right = match &winner {
-                Some(lease) if now < lease.good_until() => holds == Some((lease.owner().to_owned(), lease.epoch())),
-                Some(_) => true,
-                // A claim without an answer may hold it, until it is given back.
-                None => holds.is_none() || unknown > 0,
+                // Past its own bound it may have lapsed.
+                Some(lease) => now >= lease.good_until() || holder == Some((lease.owner().to_owned(), lease.epoch())),
+                // A claim without an answer may hold the seat, until it is given back. With none such, somebody won.
+                None => unknown > 0,
             };
-            let somebody = winner.is_some() || unknown > 0;
-            if !right || !somebody {
-                tracing::error!(%seat, ?holds, winner = ?winner.as_ref().map(Lease::owner), unknown, "winner_told_not_held");
+            if !right {
+                let told = winner.as_ref().map(Lease::owner);
+                tracing::error!(%seat, ?holder, told, unknown, "winner_told_not_held");
                 ctx.model.found(|anomalies| anomalies.winners_told_not_held += 1);
             }
         }
-        let Some(lease) = winner else { return };
+        if let Some(lease) = winner {
+            self.give_back(ctx, leases, &lease).await;
+        }
+    }
+
+    async fn give_back<S: Store>(&self, ctx: &Context, leases: &Leases<S>, lease: &Lease) {
         let now = ctx.env.now();
-        ctx.model.releasing(&lease, now);
+        ctx.model.releasing(lease, now);
         let op = ctx.ops.release.arrival(now).start(now);
-        let (answer, cost) = Meter::measure(leases.release(&lease)).await;
+        let (answer, cost) = Meter::measure(leases.release(lease)).await;
         let now = ctx.env.now();
         op.finish(outcome_of(&answer, |r| *r == Release::Released), now, requests(cost.requests));
-        if let Ok(Release::NotHeld) = answer {
-            ctx.model.lost(&lease, now);
+        match answer {
+            Ok(Release::Released) => ctx.model.released(lease),
+            Ok(Release::NotHeld) => ctx.model.lost(lease, now),
+            // It ends by itself at its deadline.
+            Err(unknown) => tracing::debug!(%unknown, "seat_release_unknown"),
         }
     }
 }

@@ -7,7 +7,12 @@
 mod contest;
 mod model;
 mod node;
+mod params;
+mod plan;
+mod stop;
+mod watcher;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,97 +21,31 @@ use std::time::Duration;
 use coordproto::answer::Error;
 use coordproto::key::{Class, Resource};
 use engine::env::{Env, Mono};
-use engine::jetstream::Meter;
 use engine::lease::{Config, Leases};
 use engine::store::{OpenError, Store};
 use engine::tasks::{self, Task};
 use futures_util::future::{join_all, try_join_all};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
-use crate::recorder::{Op, Outcome, Recorder};
+use crate::recorder::{Outcome, Recorder};
+use crate::timer::Timer;
 
 pub use model::Model;
+pub use params::{Ops, Params};
 
 use contest::Contest;
 use node::Node;
+use plan::Plan;
+use stop::{Over, Stop};
 
-/// From one membership reading to the next.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// How long a bring-up may go without another seat or node before it is given up.
+const BRING_UP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long operations under way at the end may take to be answered.
-const DRAIN: Duration = Duration::from_secs(20);
+/// How long operations under way at the end may take to be answered; each has a deadline of its own.
+const DRAIN: Duration = Duration::from_secs(30);
 
-/// How long the final listing of the seats may take.
-const FINAL_LISTING: Duration = Duration::from_secs(30);
-
-/// What a run is asked to be.
-#[derive(Clone, Debug)]
-pub struct Params {
-    /// Seats in all, shared evenly among the nodes.
-    pub seats: usize,
-    /// Nodes, each with a connection of its own.
-    pub nodes: usize,
-    /// From one renewal of a seat to the next; a lease lasts three of them.
-    pub heartbeat: Duration,
-    /// Claimers racing at once.
-    pub claimers: usize,
-    /// Claims in the contest, in all.
-    pub claims: u64,
-    /// How long is measured.
-    pub duration: Duration,
-    /// How long heartbeats run before that.
-    pub warmup: Duration,
-}
-
-impl Params {
-    /// The TTL of the leases.
-    pub fn lease_ttl(&self) -> Duration {
-        self.heartbeat * 3
-    }
-
-    /// The part of the measured time in which only heartbeats and the watcher run.
-    pub fn quiet(&self) -> Duration {
-        self.duration / 3
-    }
-}
-
-/// The operations that a fleet run records.
-#[derive(Clone)]
-pub struct Ops {
-    /// A claimer's claim of a contested seat.
-    pub claim: Op,
-    /// A seat's renewal on the heartbeat.
-    pub renew: Op,
-    /// A renewal asked again because its answer was unknown.
-    pub renew_retry: Op,
-    /// A presence's renewal with the node's status.
-    pub presence: Op,
-    /// A node's claim of what it is to hold.
-    pub sweep: Op,
-    /// The release of a contested seat.
-    pub release: Op,
-    /// The reading that checks a contest.
-    pub get: Op,
-    /// A membership listing.
-    pub list: Op,
-}
-
-impl Ops {
-    /// Declares the operations to a recorder.
-    pub fn declare(recorder: &mut Recorder) -> Ops {
-        Ops {
-            claim: recorder.declare("claim"),
-            renew: recorder.declare("renew"),
-            renew_retry: recorder.declare("renew_retry"),
-            presence: recorder.declare("presence"),
-            sweep: recorder.declare("sweep"),
-            release: recorder.declare("release"),
-            get: recorder.declare("get"),
-            list: recorder.declare("list"),
-        }
-    }
-}
+/// How long the closing listing of the seats may be tried.
+const CLOSING_LISTING: Duration = Duration::from_secs(30);
 
 /// What every part of the fleet works with.
 #[derive(Clone)]
@@ -115,31 +54,6 @@ struct Context {
     ops: Ops,
     model: Model,
     heartbeat: Duration,
-}
-
-/// Tells the parts of a run that it is over.
-#[derive(Clone)]
-struct Stop(watch::Receiver<bool>);
-
-impl Stop {
-    fn is_stopped(&self) -> bool {
-        *self.0.borrow()
-    }
-
-    async fn stopped(&mut self) {
-        // A sender that is gone has nothing more to say either.
-        let _ = self.0.wait_for(|stopped| *stopped).await;
-    }
-
-    /// Waits until `at`, or until the run is over; answers whether it is.
-    async fn or_at(&self, env: &Env, at: Mono) -> bool {
-        let mut stop = self.clone();
-        env.within(at, stop.stopped()).await.is_ok() || self.is_stopped()
-    }
-
-    async fn or_after(&self, env: &Env, wait: Duration) -> bool {
-        self.or_at(env, env.now() + wait).await
-    }
 }
 
 /// The parts of a run, as it enters them.
@@ -165,11 +79,13 @@ impl Parts {
 }
 
 /// What a run came to, beside what its recorder, its model and its parts hold.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// Whether it was ended before its time.
     pub interrupted: bool,
-    /// Seats held when it ended, as the final listing has them; none when that was unknown or not asked.
+    /// Whether every node and every seat came up.
+    pub brought_up: bool,
+    /// Seats held when it was over, as the closing listing has them; none when that was unknown or not asked.
     pub seats_held: Option<usize>,
     /// Contested claims that were answered definitely.
     pub claims_settled: u64,
@@ -196,6 +112,14 @@ pub struct Fleet {
 }
 
 impl Fleet {
+    /// A fleet that has done nothing yet. The time axis of what it records begins at `origin`.
+    pub fn new(env: Env, origin: Mono, params: Params, prefix: String, replicas: u8) -> Fleet {
+        let mut recorder = Recorder::new(origin);
+        let ops = Ops::declare(&mut recorder);
+        let (model, parts) = (Model::default(), Parts::default());
+        Fleet { env, params, prefix, replicas, recorder, ops, model, parts }
+    }
+
     /// Opens every node's leases: the first node's alone, so that it makes the buckets, then all others at once.
     ///
     /// # Errors
@@ -222,82 +146,125 @@ impl Fleet {
         Ok(all)
     }
 
+    /// Seats of the nodes that are held now, by the model's account.
+    pub fn seats_held(&self) -> usize {
+        self.model.held("seat:s", self.env.now())
+    }
+
     /// Runs the fleet on these leases, one of each node, until its time is over or `interrupt` is done.
     pub async fn run<S: Store>(&self, leases: &[Leases<S>], interrupt: impl Future<Output = ()>) -> Ran {
-        let (over, stop) = watch::channel(false);
-        let work = self.work(leases, Stop(stop), &over);
-        let mut work = std::pin::pin!(work);
-        let claims_settled = tokio::select! {
-            settled = &mut work => settled,
-            () = interrupt => {
-                over.send_replace(true);
-                let claims_settled = work.await;
-                return Ran { interrupted: true, seats_held: None, claims_settled };
+        let (over, stop) = Over::new();
+        let mut work = std::pin::pin!(self.work(leases, stop, &over));
+        let mut interrupt = std::pin::pin!(interrupt);
+        let ran = tokio::select! {
+            ran = &mut work => ran,
+            () = &mut interrupt => {
+                over.at(self.env.now());
+                return Ran { interrupted: true, ..work.await };
             }
         };
-        Ran { interrupted: false, seats_held: self.final_listing(leases).await, claims_settled }
+        if !ran.brought_up {
+            return Ran { interrupted: true, ..ran };
+        }
+        let ended = over.end().unwrap_or_else(|| self.env.now());
+        tokio::select! {
+            seats_held = self.closing_listing(leases, ended) => Ran { seats_held, ..ran },
+            () = interrupt => Ran { interrupted: true, ..ran },
+        }
     }
 
-    /// The whole run; answers how many contested claims were settled. `over` tells its parts to end.
-    async fn work<S: Store>(&self, leases: &[Leases<S>], stop: Stop, over: &watch::Sender<bool>) -> u64 {
-        let Params { heartbeat, duration, warmup, claims, claimers, .. } = self.params;
-        let env = &self.env;
-        let ctx = Context { env: env.clone(), ops: self.ops.clone(), model: self.model.clone(), heartbeat };
+    /// The whole run but its closing listing.
+    async fn work<S: Store>(&self, leases: &[Leases<S>], stop: Stop, over: &Over) -> Ran {
+        let Params { duration, warmup, claimers, .. } = self.params;
+        let (env, plan) = (&self.env, Plan::new(&self.params));
+        let (ops, model, heartbeat) = (self.ops.clone(), self.model.clone(), self.params.heartbeat);
+        let ctx = Context { env: env.clone(), ops, model, heartbeat };
 
-        let began = env.now();
-        self.parts.enter("bring_up", began);
-        let mut tasks = self.bring_up(&ctx, leases, &stop, began).await;
+        self.parts.enter("bring_up", env.now());
+        let (mut tasks, brought_up) = self.bring_up(&ctx, leases, &plan, &stop).await;
+        if !brought_up {
+            over.at(env.now());
+            self.drain(tasks).await;
+            return Ran { brought_up, ..Ran::default() };
+        }
 
         let measured_from = env.now() + warmup;
-        self.recorder.measure_from(measured_from);
         let contest_from = measured_from + self.params.quiet();
-        let contest = Arc::new(Contest::new(contest_from, duration - self.params.quiet(), claims, claimers));
-        tasks.push(tasks::spawn(watcher(ctx.clone(), leases.to_vec(), measured_from, stop.clone())));
-        for claimer in 0..claimers {
-            let leases = leases[claimer % leases.len()].clone();
-            tasks.push(tasks::spawn(contest.clone().claimer(ctx.clone(), leases, claimer, stop.clone())));
+        self.recorder.measure_from(measured_from);
+        over.at(measured_from + duration);
+        let contest = Arc::new(Contest::new(plan, contest_from));
+        tasks.push(tasks::spawn(watcher::watch(ctx.clone(), leases.to_vec(), measured_from, stop.clone())));
+        tasks.push(tasks::spawn(contest.clone().conduct(ctx.clone(), stop.clone())));
+        for (claimer, leases) in (0..claimers).zip(leases.iter().cycle()) {
+            tasks.push(tasks::spawn(contest.clone().claimer(ctx.clone(), leases.clone(), claimer, stop.clone())));
         }
-        let ends = measured_from + duration;
-        for (part, until) in [("warm_up", measured_from), ("quiet", contest_from), ("contest", ends)] {
-            if stop.is_stopped() {
+        let mut timer = Timer::default();
+        for (part, next) in [("warm_up", measured_from), ("quiet", contest_from)] {
+            self.parts.enter(part, env.now());
+            if stop.before(env, &mut timer, next).await {
                 break;
             }
-            self.parts.enter(part, env.now());
-            stop.or_at(env, until).await;
         }
-        self.parts.enter("drain", env.now());
-        over.send_replace(true);
-        // What is under way is answered, or runs into its own deadline.
-        if env.within(env.now() + DRAIN, join_all(tasks.into_iter().map(Task::join))).await.is_err() {
-            self.model.found(|anomalies| anomalies.ops_unsettled += 1);
+        if !stop.is_over(env) {
+            self.parts.enter("contest", env.now());
+            stop.over(env).await;
         }
-        contest.settled.load(Ordering::Relaxed)
+        self.drain(tasks).await;
+        Ran { brought_up, claims_settled: contest.settled.load(Ordering::Relaxed), ..Ran::default() }
     }
 
-    /// Brings every node up, all at once; each goes on beating on its own.
-    async fn bring_up<S: Store>(&self, ctx: &Context, leases: &[Leases<S>], stop: &Stop, began: Mono) -> Vec<Task<()>> {
-        let Params { nodes, heartbeat, .. } = self.params;
+    /// Brings every node up, all at once; each goes on beating on its own. Answers whether all are up: not when the run is
+    /// over first, or gets nowhere.
+    async fn bring_up<S: Store>(
+        &self,
+        ctx: &Context,
+        leases: &[Leases<S>],
+        plan: &Plan,
+        stop: &Stop,
+    ) -> (Vec<Task<()>>, bool) {
+        let heartbeat = self.params.heartbeat;
+        let began = self.env.now();
         let (up, mut all_up) = tokio::sync::mpsc::channel::<()>(1);
         let tasks = self.nodes(ctx, leases).into_iter().enumerate().map(|(i, mut node)| {
-            let (env, stop, up) = (self.env.clone(), stop.clone(), up.clone());
+            let (env, stop, up, offset) = (self.env.clone(), stop.clone(), up.clone(), plan.beat(i));
             tasks::spawn(async move {
                 node.bring_up(&stop).await;
                 drop(up);
                 // It beats from the moment its own seats are up: a slow bring-up elsewhere costs it no lease.
-                let first = next_beat(began, offset(i, nodes, heartbeat), heartbeat, env.now());
+                let first = next_beat(began + offset, heartbeat, env.now());
                 node.run(first, heartbeat, stop).await;
             })
         });
         let tasks = tasks.collect();
         drop(up);
-        // Nothing is ever sent: the channel closes when the last node has dropped its end.
-        let _closed = all_up.recv().await;
-        tasks
+        let brought_up = tokio::select! {
+            // Nothing is ever sent: the channel closes when the last node has dropped its end.
+            _closed = all_up.recv() => !stop.is_over(&self.env),
+            () = self.getting_nowhere() => {
+                tracing::error!(patience = ?BRING_UP_PATIENCE, held = self.seats_held(), "bring_up_given_up");
+                false
+            }
+        };
+        (tasks, brought_up)
+    }
+
+    /// Returns when nothing more came up for too long.
+    async fn getting_nowhere(&self) {
+        let (mut most, mut since) = (0, self.env.now());
+        loop {
+            self.env.sleep(Duration::from_secs(1)).await;
+            let now = self.env.now();
+            let up = self.seats_held() + self.model.held("node:", now);
+            if up > most {
+                (most, since) = (up, now);
+            } else if now.since(since) >= BRING_UP_PATIENCE {
+                return;
+            }
+        }
     }
 
     fn nodes<S: Store>(&self, ctx: &Context, leases: &[Leases<S>]) -> Vec<Node<S>> {
         let nodes = leases.len();
-        let seat = |i: usize| Resource::parse(&format!("seat:s{i:05}")).expect("a number makes a name");
         leases
             .iter()
             .enumerate()
@@ -308,18 +275,34 @@ impl Fleet {
             .collect()
     }
 
-    /// How many of the fleet's seats the store says are held when all is over; the missing ones are an anomaly.
-    async fn final_listing<S: Store>(&self, leases: &[Leases<S>]) -> Option<usize> {
-        let until = self.env.now() + FINAL_LISTING;
+    /// What is under way is answered, or runs into its own deadline.
+    async fn drain(&self, tasks: Vec<Task<()>>) {
+        self.parts.enter("drain", self.env.now());
+        if self.env.within(self.env.now() + DRAIN, join_all(tasks.into_iter().map(Task::join))).await.is_err() {
+            let left = self.recorder.totals().in_flight().max(1);
+            self.model.found(|anomalies| anomalies.ops_unsettled += left);
+        }
+    }
+
+    /// How many of the fleet's seats the store says are held when all is over. One that is not is an anomaly, unless it ended
+    /// by itself since the heartbeats did, at `ended`.
+    async fn closing_listing<S: Store>(&self, leases: &[Leases<S>], ended: Mono) -> Option<usize> {
+        let until = self.env.now() + CLOSING_LISTING;
         loop {
             match leases[0].list(&Class::seat()).await {
                 Ok(views) => {
-                    let held = views.iter().filter(|view| view.resource.name().starts_with("seat:s")).count();
-                    let missing = (self.params.seats - held.min(self.params.seats)) as u64;
-                    self.model.found(|anomalies| anomalies.seats_not_held += missing);
-                    return Some(held);
+                    let now = self.env.now();
+                    let listed: HashSet<&str> = views.iter().map(|view| view.resource.name()).collect();
+                    let missing = (0..self.params.seats).map(seat).filter(|seat| !listed.contains(seat.name()));
+                    let missing: Vec<Resource> = missing.collect();
+                    let lapsed = |seat: &Resource| {
+                        self.model.good_until(seat.name()).is_some_and(|until| until > ended && until <= now)
+                    };
+                    let gone = missing.iter().filter(|seat| !lapsed(seat)).count() as u64;
+                    self.model.found(|anomalies| anomalies.seats_not_held += gone);
+                    return Some(self.params.seats - missing.len());
                 }
-                Err(unknown) => tracing::warn!(%unknown, "final_listing_unknown"),
+                Err(unknown) => tracing::warn!(%unknown, "closing_listing_unknown"),
             }
             if self.env.now() >= until {
                 self.model.found(|anomalies| anomalies.ops_unsettled += 1);
@@ -330,45 +313,12 @@ impl Fleet {
     }
 }
 
-/// Lists the nodes' presence, through one node after another, and holds each reading against the model.
-async fn watcher<S: Store>(ctx: Context, leases: Vec<Leases<S>>, first: Mono, stop: Stop) {
-    let mut at = first;
-    let mut turn = 0_usize;
-    while !stop.or_at(&ctx.env, at).await {
-        let began = ctx.env.now();
-        let op = ctx.ops.list.arrival(at).start(began);
-        let (answer, cost) = Meter::measure(leases[turn % leases.len()].list(&Class::node())).await;
-        let now = ctx.env.now();
-        op.finish(outcome_of(&answer, |_| true), now, node::requests(cost.requests));
-        if let Ok(views) = answer {
-            let missed = ctx
-                .model
-                .live_throughout(began, now, |name| name.starts_with("node:"))
-                .into_iter()
-                .filter(|(name, owner, epoch)| {
-                    let listed = views.iter().find(|view| view.resource.name() == &**name);
-                    listed.is_none_or(|view| view.owner != **owner || view.epoch != *epoch)
-                })
-                .count();
-            if missed > 0 {
-                tracing::error!(missed, listed = views.len(), "membership_short");
-                ctx.model.found(|anomalies| anomalies.memberships_short += 1);
-            }
-        }
-        at = at + WATCH_EVERY;
-        turn += 1;
-    }
+fn seat(number: usize) -> Resource {
+    Resource::parse(&format!("seat:s{number:05}")).expect("a number makes a name")
 }
 
-/// How long after the interval's beginning a node beats: nodes are spread over it.
-fn offset(node: usize, nodes: usize, heartbeat: Duration) -> Duration {
-    let nanos = heartbeat.as_nanos() * node as u128 / nodes.max(1) as u128;
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-/// The first beat of a node after `now`.
-fn next_beat(began: Mono, offset: Duration, heartbeat: Duration, now: Mono) -> Mono {
-    let mut beat = began + offset;
+/// The first beat after `now` of a node that beats at `beat` and every interval after it.
+fn next_beat(mut beat: Mono, heartbeat: Duration, now: Mono) -> Mono {
     while beat <= now {
         beat = beat + heartbeat;
     }
@@ -386,3 +336,10 @@ fn outcome_of<T, E: Clone + Into<Error>>(answer: &Result<T, E>, yes: impl Fn(&T)
         },
     }
 }
+
+fn requests(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

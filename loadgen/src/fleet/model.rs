@@ -1,8 +1,12 @@
 //! What must be true of the leases, whatever the store says: the load generator's own account of who holds what.
 //!
 //! It is told of every grant, renewal, loss and release as they are answered, and knows nothing else. A tenure lasts, by
-//! this account, from the answer that granted it until its holder sent the release, or until the holder's own bound passed:
-//! the interval in which that holder would act on it. What is counted here is wrong whatever the latency was.
+//! this account, from the answer that granted it until its holder stopped acting on it, or until the holder's own bound
+//! passed, which no broker's deadline is earlier than. Two owners' tenures of one resource that have a moment in common are
+//! two holders, and so on: what is counted here is wrong whatever the latency was.
+//!
+//! Answers are told in the order in which their tasks come to it, not in that of the store. So nothing is judged by what was
+//! told last: tenures are kept, and every answer is held against all of them by the instants that it carries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,11 +29,9 @@ struct Inner {
     anomalies: Anomalies,
 }
 
+/// Every tenure of a resource so far.
 #[derive(Default)]
 struct Account {
-    /// The newest epoch ever granted.
-    epoch: u64,
-    /// The tenures that may still last, at most a few.
     tenures: Vec<Tenure>,
 }
 
@@ -39,11 +41,39 @@ struct Tenure {
     granted: Mono,
     /// When its holder stopped acting on it, or will have to.
     until: Mono,
+    stopped: bool,
+    /// The store said that it is over, so it cannot go on.
+    over: bool,
+    /// Counted as one of two holders.
+    shared: bool,
 }
 
 impl Tenure {
-    fn lasts_at(&self, at: Mono) -> bool {
-        self.granted <= at && at < self.until
+    fn is_of(&self, lease: &Lease) -> bool {
+        self.epoch == lease.epoch() && *self.owner == *lease.owner()
+    }
+
+    /// Whether some moment belongs to both.
+    fn overlaps(&self, other: &Tenure) -> bool {
+        self.granted.max(other.granted) < self.until.min(other.until)
+    }
+}
+
+impl Account {
+    fn of(&self, lease: &Lease) -> Option<usize> {
+        self.tenures.iter().position(|tenure| tenure.is_of(lease))
+    }
+
+    /// Holds the tenure at `index` against those of all other owners.
+    fn check_alone(&mut self, index: usize, anomalies: &mut Anomalies) {
+        for other in 0..self.tenures.len() {
+            let (own, rival) = (&self.tenures[index], &self.tenures[other]);
+            if own.owner != rival.owner && own.overlaps(rival) && !(own.shared && rival.shared) {
+                anomalies.double_holders += 1;
+                self.tenures[index].shared = true;
+                self.tenures[other].shared = true;
+            }
+        }
     }
 }
 
@@ -53,76 +83,85 @@ impl Model {
         let mut inner = self.inner.lock();
         let Inner { resources, anomalies } = &mut *inner;
         let account = resources.entry(lease.resource().name().into()).or_default();
-        let (owner, epoch) = (lease.owner(), lease.epoch());
-        account.tenures.retain(|tenure| tenure.lasts_at(now));
-        if let Some(own) = account.tenures.iter_mut().find(|t| &*t.owner == owner && t.epoch == epoch) {
-            own.until = lease.good_until();
-            return;
-        }
-        if epoch <= account.epoch {
-            anomalies.epochs_reused += 1;
-        }
-        if account.tenures.iter().any(|t| &*t.owner != owner) && now < lease.good_until() {
-            anomalies.double_holders += 1;
-        }
-        account.epoch = account.epoch.max(epoch);
-        account.tenures.push(Tenure { owner: owner.into(), epoch, granted: now, until: lease.good_until() });
+        let (epoch, until) = (lease.epoch(), lease.good_until());
+        let index = match account.of(lease) {
+            // The holder's own claim again goes on with its tenure, unless that was over.
+            Some(index) => {
+                let own = &mut account.tenures[index];
+                anomalies.epochs_reused += u64::from(own.over);
+                (own.until, own.stopped, own.over) = (own.until.max(until), false, false);
+                index
+            }
+            None => {
+                // A lower epoch than one known may be an answer told late. Asked for after the higher one was there, it is not.
+                let taken = |t: &Tenure| t.epoch == epoch || (t.epoch > epoch && t.granted < lease.confirmed());
+                anomalies.epochs_reused += u64::from(account.tenures.iter().any(taken));
+                let owner = lease.owner().into();
+                let fresh = Tenure { owner, epoch, granted: now, until, stopped: false, over: false, shared: false };
+                account.tenures.push(fresh);
+                account.tenures.len() - 1
+            }
+        };
+        account.check_alone(index, anomalies);
     }
 
     /// A renewal was answered: extended.
     pub fn extended(&self, lease: &Lease) {
-        let mut inner = self.inner.lock();
-        let Inner { resources, anomalies } = &mut *inner;
-        let Some(account) = resources.get_mut(lease.resource().name()) else { return };
-        let sent = lease.confirmed();
-        let rival = account.tenures.iter().any(|t| t.epoch > lease.epoch() && t.lasts_at(sent));
-        if rival {
-            anomalies.double_holders += 1;
-        }
-        if let Some(own) = account.tenures.iter_mut().find(|t| &*t.owner == lease.owner() && t.epoch == lease.epoch()) {
-            own.until = lease.good_until();
-        }
+        self.tell(lease, |own, _| {
+            if !own.stopped {
+                own.until = own.until.max(lease.good_until());
+            }
+        });
     }
 
     /// A renewal or a release was answered at `now`: lost, or not held.
     pub fn lost(&self, lease: &Lease, now: Mono) {
-        let mut inner = self.inner.lock();
-        let Inner { resources, anomalies } = &mut *inner;
-        let Some(account) = resources.get_mut(lease.resource().name()) else { return };
-        let own = account.tenures.iter_mut().find(|t| &*t.owner == lease.owner() && t.epoch == lease.epoch());
-        if let Some(own) = own {
-            own.until = own.until.min(now);
-        }
-        // By the holder's own bound, which no broker's deadline is earlier than, it was still its own.
-        if now < lease.good_until() {
-            anomalies.live_leases_lost += 1;
-        }
+        self.tell(lease, |own, anomalies| {
+            // By the holder's own bound it was still its own.
+            anomalies.live_leases_lost += u64::from(now < lease.good_until());
+            (own.until, own.stopped, own.over) = (own.until.min(now), true, true);
+        });
     }
 
     /// The holder stops acting on a lease; its release is about to be sent.
     pub fn releasing(&self, lease: &Lease, now: Mono) {
-        let mut inner = self.inner.lock();
-        let Some(account) = inner.resources.get_mut(lease.resource().name()) else { return };
-        let own = account.tenures.iter_mut().find(|t| &*t.owner == lease.owner() && t.epoch == lease.epoch());
-        if let Some(own) = own {
-            own.until = own.until.min(now);
-        }
+        self.tell(lease, |own, _| (own.until, own.stopped) = (own.until.min(now), true));
     }
 
-    /// What lasted throughout the time from `began` to `ended`, among the names that `select` wants: the names whose holder
-    /// was granted before and is good until after.
-    pub fn live_throughout(
-        &self,
-        began: Mono,
-        ended: Mono,
-        select: impl Fn(&str) -> bool,
-    ) -> Vec<(Box<str>, Arc<str>, u64)> {
+    /// A release was answered: released.
+    pub fn released(&self, lease: &Lease) {
+        self.tell(lease, |own, _| own.over = true);
+    }
+
+    fn tell(&self, lease: &Lease, tell: impl FnOnce(&mut Tenure, &mut Anomalies)) {
+        let mut inner = self.inner.lock();
+        let Inner { resources, anomalies } = &mut *inner;
+        let Some(account) = resources.get_mut(lease.resource().name()) else { return };
+        let Some(index) = account.of(lease) else { return };
+        tell(&mut account.tenures[index], anomalies);
+        account.check_alone(index, anomalies);
+    }
+
+    /// What lasted throughout the time from `began` to `ended`, among the names with this prefix: the names, owners and
+    /// epochs whose holder was granted before and is good until after.
+    pub fn live_throughout(&self, began: Mono, ended: Mono, prefix: &str) -> Vec<(Box<str>, Arc<str>, u64)> {
         let inner = self.inner.lock();
+        let accounts = inner.resources.iter().filter(|(name, _)| name.starts_with(prefix));
         let lasting = |(name, account): (&Box<str>, &Account)| {
             let tenure = account.tenures.iter().find(|t| t.granted < began && t.until > ended)?;
             Some((name.clone(), tenure.owner.clone(), tenure.epoch))
         };
-        inner.resources.iter().filter(|(name, _)| select(name)).filter_map(lasting).collect()
+        accounts.filter_map(lasting).collect()
+    }
+
+    /// How many of the names with this prefix have a holder at `now`.
+    pub fn held(&self, prefix: &str, now: Mono) -> usize {
+        self.live_throughout(now, now, prefix).len()
+    }
+
+    /// Until when the last holder of a resource is or was good; none when nobody ever held it.
+    pub fn good_until(&self, name: &str) -> Option<Mono> {
+        self.inner.lock().resources.get(name)?.tenures.iter().map(|tenure| tenure.until).max()
     }
 
     /// Counts what a caller found to be wrong.
@@ -135,3 +174,6 @@ impl Model {
         self.inner.lock().anomalies
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,10 +8,13 @@ use engine::env::Mono;
 use engine::jetstream::Meter;
 use engine::lease::{Claim, Lease, Leases, Refusal, Renew, Terms};
 use engine::store::Store;
+use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt};
 
-use super::{Context, Stop, outcome_of};
+use super::stop::Stop;
+use super::{Context, outcome_of, requests};
 use crate::recorder::Op;
+use crate::timer::Timer;
 
 /// Claims under way at once in a node's sweep.
 const CLAIMS_AT_ONCE: usize = 4;
@@ -29,24 +32,26 @@ pub(super) struct Node<S: Store> {
     seats: Vec<Resource>,
     held: Vec<Lease>,
     presence: Option<Lease>,
+    timer: Timer,
 }
 
 impl<S: Store> Node<S> {
     pub(super) fn new(ctx: Context, leases: Leases<S>, id: String, seats: Vec<Resource>) -> Node<S> {
         let owner = format!("{id}:{:016x}", ctx.env.random());
-        Node { ctx, leases, id, owner, held: Vec::with_capacity(seats.len()), seats, presence: None }
+        let (held, presence, timer) = (Vec::with_capacity(seats.len()), None, Timer::default());
+        Node { ctx, leases, id, owner, seats, held, presence, timer }
     }
 
     /// Announces the node and claims its seats; tries again what was unknown until all are held or the run is stopped.
     pub(super) async fn bring_up(&mut self, stop: &Stop) {
         loop {
             self.announce().await;
-            self.sweep().await;
-            if stop.is_stopped() || (self.held.len() == self.seats.len() && self.presence.is_some()) {
+            self.sweep(stop).await;
+            if stop.is_over(&self.ctx.env) || (self.held.len() == self.seats.len() && self.presence.is_some()) {
                 return;
             }
-            let wait = self.ctx.env.jitter(RETRY);
-            if stop.or_after(&self.ctx.env, wait).await {
+            let next = self.ctx.env.now() + self.ctx.env.jitter(RETRY);
+            if stop.before(&self.ctx.env, &mut self.timer, next).await {
                 return;
             }
         }
@@ -55,14 +60,14 @@ impl<S: Store> Node<S> {
     /// Beats at `first` and every `interval` after it, until the run is over.
     pub(super) async fn run(mut self, first: Mono, interval: Duration, stop: Stop) {
         let mut beat = first;
-        loop {
-            if stop.or_at(&self.ctx.env, beat).await {
-                return;
-            }
+        while !stop.before(&self.ctx.env, &mut self.timer, beat).await {
             self.beat(beat).await;
             beat = beat + interval;
             self.make_up(beat, &stop).await;
         }
+        let missed = || std::iter::successors(Some(beat), |beat| Some(*beat + interval));
+        self.held.iter().for_each(|_| stop.let_go(&self.ctx.ops.renew, missed()));
+        self.presence.iter().for_each(|_| stop.let_go(&self.ctx.ops.presence, missed()));
     }
 
     /// One heartbeat: the seats in a burst, then the presence with its status.
@@ -98,8 +103,8 @@ impl<S: Store> Node<S> {
             if !unconfirmed && !missing {
                 return;
             }
-            let wait = RETRY / 2 + self.ctx.env.jitter(RETRY / 2);
-            if self.ctx.env.now() + wait >= next || stop.or_after(&self.ctx.env, wait).await {
+            let again = self.ctx.env.now() + RETRY / 2 + self.ctx.env.jitter(RETRY / 2);
+            if again >= next || stop.before(&self.ctx.env, &mut self.timer, again).await {
                 return;
             }
             if unconfirmed {
@@ -110,7 +115,7 @@ impl<S: Store> Node<S> {
             }
             if missing {
                 self.announce().await;
-                self.sweep().await;
+                self.sweep(stop).await;
             }
         }
     }
@@ -166,12 +171,13 @@ impl<S: Store> Node<S> {
         self.presence = claim(&self.ctx, &self.leases, &self.ctx.ops.sweep, self.ctx.env.now(), &terms).await;
     }
 
-    /// Claims every seat that is the node's and not held.
-    async fn sweep(&mut self) {
+    /// Claims every seat that is the node's and not held; when the run is over meanwhile, those under way are the last.
+    async fn sweep(&mut self, stop: &Stop) {
         let held: std::collections::HashSet<&Resource> = self.held.iter().map(Lease::resource).collect();
         let missing: Vec<Resource> = self.seats.iter().filter(|seat| !held.contains(seat)).cloned().collect();
         let (ctx, leases, owner, id) = (&self.ctx, &self.leases, &self.owner, &self.id);
         let claimed: Vec<Option<Lease>> = stream::iter(missing)
+            .take_while(|_| ready(!stop.is_over(&ctx.env)))
             .map(|seat| async move {
                 let terms =
                     Terms { preferred: Some(id.clone()), ..Terms::new(seat, owner.as_str(), leases.lease_ttl()) };
@@ -226,8 +232,4 @@ pub(super) async fn attempt<S: Store>(
         _ => {}
     }
     answer
-}
-
-pub(super) fn requests(count: u64) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }

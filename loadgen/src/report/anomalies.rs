@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Anomalies {
-    /// Two held one lease at the same time.
+    /// A lease had a holder while it had another. Each holder too many counts once.
     pub double_holders: u64,
-    /// An epoch was given out twice.
+    /// An epoch was given out twice, or after a higher one.
     pub epochs_reused: u64,
-    /// A claim that won was told that it does not hold.
+    /// A claim that won was told that it does not hold, or all that wanted a seat were told so.
     pub winners_told_not_held: u64,
-    /// A lease was gone before its time although it was renewed.
+    /// A holder was told that its lease is gone, before its time was over by its own clock.
     pub live_leases_lost: u64,
     /// A listing lacked a member that was there throughout.
     pub memberships_short: u64,
-    /// A seat had no holder at the end.
+    /// A seat of a node had no holder when the run was over.
     pub seats_not_held: u64,
-    /// An operation of unknown outcome could not be settled afterwards.
+    /// What became of something could not be found out: an operation never ended, or the closing reading had no answer.
     pub ops_unsettled: u64,
 }
 

@@ -1,0 +1,81 @@
+//! What a fleet run is asked to be, and the operations that it records.
+
+use std::time::Duration;
+
+use super::plan::Plan;
+use crate::recorder::{Op, Recorder};
+
+/// What a run is asked to be.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// Seats in all, shared evenly among the nodes.
+    pub seats: usize,
+    /// Nodes, each with a connection of its own.
+    pub nodes: usize,
+    /// From one renewal of a seat to the next; a lease lasts three of them.
+    pub heartbeat: Duration,
+    /// Claimers racing at once.
+    pub claimers: usize,
+    /// Claims in the contest, in all.
+    pub claims: u64,
+    /// How long is measured.
+    pub duration: Duration,
+    /// How long heartbeats run before that.
+    pub warmup: Duration,
+    /// What decides who races whom.
+    pub seed: u64,
+}
+
+impl Params {
+    /// The TTL of the leases.
+    pub fn lease_ttl(&self) -> Duration {
+        self.heartbeat * 3
+    }
+
+    /// The part of the measured time in which only heartbeats and the watcher run.
+    pub fn quiet(&self) -> Duration {
+        self.duration / 3
+    }
+
+    /// A number that two runs share when they are to do the same at the same times.
+    pub fn schedule_digest(&self) -> u64 {
+        Plan::new(self).digest()
+    }
+}
+
+/// The operations that a fleet run records.
+#[derive(Clone)]
+pub struct Ops {
+    /// A claimer's claim of a contested seat.
+    pub claim: Op,
+    /// A seat's renewal on the heartbeat.
+    pub renew: Op,
+    /// A renewal asked again because its answer was unknown.
+    pub renew_retry: Op,
+    /// A presence's renewal with the node's status.
+    pub presence: Op,
+    /// A node's claim of what it is to hold.
+    pub sweep: Op,
+    /// The release of a contested seat.
+    pub release: Op,
+    /// The reading that checks a contest.
+    pub get: Op,
+    /// A membership listing.
+    pub list: Op,
+}
+
+impl Ops {
+    /// Declares the operations to a recorder.
+    pub fn declare(recorder: &mut Recorder) -> Ops {
+        Ops {
+            claim: recorder.declare("claim"),
+            renew: recorder.declare("renew"),
+            renew_retry: recorder.declare("renew_retry"),
+            presence: recorder.declare("presence"),
+            sweep: recorder.declare("sweep"),
+            release: recorder.declare("release"),
+            get: recorder.declare("get"),
+            list: recorder.declare("list"),
+        }
+    }
+}

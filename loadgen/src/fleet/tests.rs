@@ -1,0 +1,277 @@
+//! Whole runs on the memory twin, on a clock that waits for nobody: what a right store comes to, to the last count, and that
+//! each way of lying fails the run under its own name.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use coordproto::answer::{Error, Unknown};
+use coordproto::key::{Filter, Key};
+use coordproto::listing::Version;
+use engine::store::faulty::{Call, Fault, Faulty, Verb};
+use engine::store::memory::Memory;
+use engine::store::{Bucket, BucketSpec, Expect, Listing, Names, OpenError, Put, Watch, Write};
+use jiff::Timestamp;
+
+use super::*;
+use crate::recorder::Counts;
+use crate::report::{Anomalies, Findings, Verdict};
+
+const S: Duration = Duration::from_secs(1);
+
+fn params() -> Params {
+    Params {
+        seats: 30,
+        nodes: 3,
+        heartbeat: S * 15,
+        claimers: 10,
+        claims: 95,
+        duration: S * 60,
+        warmup: S * 15,
+        seed: 42,
+    }
+}
+
+async fn run<St: Store>(env: &Env, store: St, interrupt: impl Future<Output = ()>) -> (Fleet, Ran) {
+    let fleet = Fleet::new(env.clone(), env.now(), params(), "t".into(), 1);
+    let leases = fleet.open(async |_| Ok::<_, OpenError>(store.clone())).await.unwrap();
+    let ran = fleet.run(&leases, interrupt).await;
+    (fleet, ran)
+}
+
+async fn whole<St: Store>(store: impl FnOnce(Memory, Env) -> St) -> (Fleet, Ran) {
+    let env = Env::seeded(42);
+    let store = store(Memory::new(env.clone()), env.clone());
+    run(&env, store, std::future::pending()).await
+}
+
+fn counts(fleet: &Fleet, name: &str) -> (Counts, Counts) {
+    let all = fleet.recorder.snapshot();
+    let op = all.into_iter().find(|op| op.name == name).unwrap();
+    (op.measured.counts, op.warmup)
+}
+
+/// All of them scheduled, started and answered: so many yes and so many no.
+fn answered(ok: u64, refused: u64) -> Counts {
+    Counts { scheduled: ok + refused, started: ok + refused, outcomes: [ok, refused, 0, 0] }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_store_is_found_right_to_the_last_count() {
+    let (fleet, ran) = whole(|memory, _| memory).await;
+    assert_eq!(fleet.model.anomalies(), NONE);
+    assert_eq!(ran, Ran { interrupted: false, brought_up: true, seats_held: Some(30), claims_settled: 95 });
+    // Nodes beat at 0, 5 and 10 s of every 15. Warm-up takes 15 s, and the quiet third ends 20 s later.
+    assert_eq!(counts(&fleet, "sweep"), (Counts::default(), answered(33, 0)));
+    assert_eq!(counts(&fleet, "renew"), (answered(4 * 30, 0), answered(20, 0)));
+    assert_eq!(counts(&fleet, "presence"), (answered(4 * 3, 0), answered(2, 0)));
+    assert_eq!(counts(&fleet, "renew_retry"), (Counts::default(), Counts::default()));
+    assert_eq!(counts(&fleet, "list").0, answered(60, 0));
+    // Nine waves with two seats each, and a last one of five claims of one seat.
+    assert_eq!(counts(&fleet, "claim").0, answered(19, 76));
+    assert_eq!(counts(&fleet, "get").0, answered(19, 0));
+    assert_eq!(counts(&fleet, "release").0, answered(19, 0));
+    let all = fleet.recorder.snapshot();
+    assert!(all.iter().all(|op| op.measured.lateness.max().is_none_or(|late| late.is_zero())), "nothing is late");
+    let parts: Vec<_> = fleet.parts.entered(fleet.env.now()).iter().map(|(part, a, b)| (*part, b.since(*a))).collect();
+    let lengths = [0, 15, 20, 40, 0].map(|seconds| S * seconds);
+    let names = ["bring_up", "warm_up", "quiet", "contest", "drain"];
+    assert_eq!(parts, names.into_iter().zip(lengths).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_run_accounts_for_what_was_due_and_for_nothing_else() {
+    let env = Env::seeded(42);
+    let start = env.now();
+    // Waves begin at 35, 39 and 43 s. A claimer that is held up at the first misses the others.
+    let slow = |call: &Call<'_>| match call.verb {
+        Verb::Get if call.about.contains("contest") => Fault::Delay(S * 12),
+        _ => Fault::None,
+    };
+    let store = Faulty::new(Memory::new(env.clone()), env.clone(), slow);
+    let (fleet, ran) = run(&env, store, env.sleep_until(start + S * 45)).await;
+    assert!(ran.interrupted && ran.brought_up && ran.seats_held.is_none(), "{ran:?}");
+    let (claims, _) = counts(&fleet, "claim");
+    assert_eq!((claims.scheduled, claims.started, claims.dropped()), (30, 10, 20));
+    assert_eq!(counts(&fleet, "list").0, answered(30, 0));
+    // At 45 s itself one would have been due.
+    assert_eq!(counts(&fleet, "renew").0, answered(2 * 30, 0));
+    assert_eq!(fleet.model.anomalies(), NONE);
+    let (last, began, _) = *fleet.parts.entered(env.now()).last().unwrap();
+    assert_eq!((last, began.since(start)), ("drain", S * 45));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bring_up_is_interrupted_at_once_and_given_up_in_the_end() {
+    let env = Env::seeded(42);
+    let start = env.now();
+    let claims_lost = |call: &Call<'_>| match call.verb {
+        Verb::Put if call.bucket.ends_with("leases") => Fault::DropRequest,
+        _ => Fault::None,
+    };
+    let store = || Faulty::new(Memory::new(env.clone()), env.clone(), claims_lost);
+    let (fleet, ran) = run(&env, store(), env.sleep_until(start + S * 5)).await;
+    assert_eq!(ran, Ran { interrupted: true, ..Ran::default() });
+    assert!(env.now().since(start) < S * 7, "{:?}", env.now().since(start));
+    assert_eq!(fleet.recorder.totals(), Counts::default());
+
+    let again = env.now();
+    let (fleet, ran) = run(&env, store(), std::future::pending()).await;
+    assert_eq!(ran, Ran { interrupted: true, ..Ran::default() });
+    assert!((60..70).contains(&env.now().since(again).as_secs()), "{:?}", env.now().since(again));
+    assert_eq!(fleet.model.anomalies(), NONE, "unknown is no anomaly");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_makes_unknowns_and_retries_but_no_anomaly() {
+    let env = Env::seeded(42);
+    let start = env.now();
+    let clock = env.clone();
+    // It takes with it the answers of one node's burst at 20 s, of its presence, and of two readings.
+    let outage = move |_: &Call<'_>| match clock.now().since(start).as_millis() {
+        20_000..21_500 => Fault::DropReply,
+        _ => Fault::None,
+    };
+    let store = Faulty::new(Memory::new(env.clone()), env.clone(), outage);
+    let (fleet, ran) = run(&env, store, std::future::pending()).await;
+    assert_eq!(fleet.model.anomalies(), NONE);
+    assert_eq!(ran.seats_held, Some(30));
+    let unknown = |name| counts(&fleet, name).0.of(Outcome::Unknown);
+    assert_eq!(["renew", "presence", "list", "claim"].map(unknown), [10, 1, 2, 0]);
+    let (retries, _) = counts(&fleet, "renew_retry");
+    assert!(retries.of(Outcome::Ok) == 10 && retries.scheduled <= 30, "{retries:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_lie_fails_the_run_under_its_own_name() {
+    for lie in [Lie::Free, Lie::FreeAndUncounted, Lie::Absent, Lie::HiddenNode, Lie::HiddenSeat, Lie::Forgotten] {
+        let (fleet, ran) = whole(|below, _| Lying { below, lie, writes: Arc::default() }).await;
+        let found = fleet.model.anomalies();
+        assert!(ran.brought_up && !ran.interrupted, "{lie:?}: {ran:?}");
+        assert_eq!(Findings::from(found).verdict(), Verdict::Failed, "{lie:?}");
+        match lie {
+            // Each of the 95 claims is granted, 4 or 5 for each of 19 seats.
+            Lie::Free => assert!(found.double_holders == 76 && found.epochs_reused == 0, "{found:?}"),
+            Lie::FreeAndUncounted => assert_eq!((found.double_holders, found.epochs_reused), (76, 76), "{found:?}"),
+            Lie::Absent => assert_eq!(found, Anomalies { winners_told_not_held: 19, ..NONE }),
+            Lie::HiddenNode => assert_eq!(found, Anomalies { memberships_short: 60, ..NONE }),
+            Lie::HiddenSeat => assert_eq!(found, Anomalies { seats_not_held: 1, ..NONE }),
+            Lie::Forgotten => {
+                assert_eq!(found, Anomalies { live_leases_lost: 1, ..NONE });
+                assert_eq!(ran.seats_held, Some(30), "it is claimed again");
+            }
+        }
+    }
+}
+
+const NONE: Anomalies = Anomalies {
+    double_holders: 0,
+    epochs_reused: 0,
+    winners_told_not_held: 0,
+    live_leases_lost: 0,
+    memberships_short: 0,
+    seats_not_held: 0,
+    ops_unsettled: 0,
+};
+
+/// One way of not telling the truth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    /// Contested seats read as free, and a write over one is stored whatever it expects.
+    Free,
+    /// That, and their counters read as absent too.
+    FreeAndUncounted,
+    /// A contested seat that is held reads as free.
+    Absent,
+    /// A listing lacks a node.
+    HiddenNode,
+    /// A listing lacks a seat.
+    HiddenSeat,
+    /// A seat's record is forgotten when it is renewed first.
+    Forgotten,
+}
+
+#[derive(Clone)]
+struct Lying<T> {
+    below: T,
+    lie: Lie,
+    writes: Arc<AtomicU64>,
+}
+
+impl<St: Store> Store for Lying<St> {
+    type Bucket = Lying<St::Bucket>;
+
+    async fn open(&self, spec: &BucketSpec) -> Result<Self::Bucket, OpenError> {
+        Ok(Lying { below: self.below.open(spec).await?, lie: self.lie, writes: self.writes.clone() })
+    }
+}
+
+impl<B: Bucket> Lying<B> {
+    fn lies_about(&self, key: &Key) -> bool {
+        let contested = key.as_str().contains("contest");
+        let leases = self.below.name().ends_with("leases");
+        match self.lie {
+            Lie::Free | Lie::Absent => contested && leases,
+            Lie::FreeAndUncounted => contested,
+            Lie::HiddenNode => leases && key.as_str().ends_with("n001"),
+            Lie::HiddenSeat => leases && key.as_str().ends_with("s00007"),
+            Lie::Forgotten => leases && key.as_str().ends_with("s00011"),
+        }
+    }
+}
+
+impl<B: Bucket> Bucket for Lying<B> {
+    type Changes = B::Changes;
+
+    fn name(&self) -> &str {
+        self.below.name()
+    }
+
+    fn age(&self) -> Option<Duration> {
+        self.below.age()
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Version>, Unknown> {
+        let version = self.below.get(key).await?;
+        let absent = match self.lie {
+            Lie::Free | Lie::FreeAndUncounted | Lie::Absent => self.lies_about(key),
+            _ => false,
+        };
+        Ok(version.filter(|_| !absent))
+    }
+
+    async fn put(&self, key: &Key, write: Write, expect: Expect) -> Result<Put, Error> {
+        let expect = match self.lie {
+            Lie::Free | Lie::FreeAndUncounted if self.lies_about(key) => Expect::Any,
+            _ => expect,
+        };
+        // The two writes of the claim come first.
+        if self.lie == Lie::Forgotten && self.lies_about(key) && self.writes.fetch_add(1, Ordering::Relaxed) == 2 {
+            self.below.purge(key, u64::MAX).await?;
+        }
+        self.below.put(key, write, expect).await
+    }
+
+    async fn purge(&self, key: &Key, through: u64) -> Result<u64, Unknown> {
+        self.below.purge(key, through).await
+    }
+
+    async fn list(&self, filter: &Filter) -> Result<Listing, Unknown> {
+        let mut listing = self.below.list(filter).await?;
+        if matches!(self.lie, Lie::HiddenNode | Lie::HiddenSeat) {
+            listing.entries.retain(|(key, _)| !self.lies_about(key));
+        }
+        Ok(listing)
+    }
+
+    async fn names(&self, filter: &Filter) -> Result<Names, Unknown> {
+        self.below.names(filter).await
+    }
+
+    async fn watch(&self, filter: &Filter) -> Result<Watch<B::Changes>, Unknown> {
+        self.below.watch(filter).await
+    }
+
+    async fn clock(&self) -> Result<Timestamp, Unknown> {
+        self.below.clock().await
+    }
+}

@@ -1,0 +1,70 @@
+//! Whether this process may open as many files as a run needs, asked before anything is started.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::target::Asked;
+
+/// Of a node: its connection and its timer.
+const OF_A_NODE: u64 = 2;
+
+/// Of an embedded broker: its two reserved ports, its output, its log, and connections that see whether it is ready.
+const OF_A_BROKER: u64 = 12;
+
+/// Of the process: the runtime, signals, standard streams, the report.
+const OF_THE_PROCESS: u64 = 40;
+
+/// The limit on open files is too low.
+#[derive(Debug, thiserror::Error)]
+#[error("{nodes} nodes need about {needed} open files, and this process may open {limit} (`ulimit -Hn`): raise that limit, or ask for fewer --nodes")]
+pub(crate) struct TooFewFiles {
+    nodes: usize,
+    needed: u64,
+    limit: u64,
+}
+
+/// Makes sure that a run of so many nodes may open its files, raising this process's own limit as far as it may.
+///
+/// # Errors
+/// When it may not go that far. Nothing was started.
+pub(crate) fn ensure(nodes: usize, asked: &Asked) -> Result<(), TooFewFiles> {
+    let brokers = match asked {
+        Asked::Embedded(members) => u64::from(*members),
+        Asked::External { .. } => 0,
+    };
+    let needed = needed(nodes, brokers);
+    // None is no limit.
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let raised = Rlimit { current: maximum.map(|maximum| maximum.min(needed)), maximum };
+    let limit = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    };
+    match limit {
+        Some(limit) if limit < needed => Err(TooFewFiles { nodes, needed, limit }),
+        _ => Ok(()),
+    }
+}
+
+fn needed(nodes: usize, brokers: u64) -> u64 {
+    nodes as u64 * OF_A_NODE + brokers * OF_A_BROKER + OF_THE_PROCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_settings_fit_the_usual_limit() {
+        assert!(needed(100, 3) < 1024, "{}", needed(100, 3));
+        assert!(needed(1000, 5) > 1024);
+    }
+
+    #[test]
+    fn the_error_names_both_numbers() {
+        let error = TooFewFiles { nodes: 100, needed: 276, limit: 64 }.to_string();
+        assert!(error.contains("100 nodes") && error.contains("276") && error.contains("64 (`ulimit -Hn`)"), "{error}");
+    }
+}

@@ -12,7 +12,7 @@ use crate::target::Asked;
 
 /// Puts load on the coordination store, and checks that every answer is right while it is loaded.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100, after_help = EXITS)]
+#[command(version, max_term_width = 100, after_help = EXITS)]
 pub struct Cli {
     /// What to run.
     #[command(subcommand)]

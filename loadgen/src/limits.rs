@@ -15,7 +15,9 @@ const OF_THE_PROCESS: u64 = 40;
 
 /// The limit on open files is too low.
 #[derive(Debug, thiserror::Error)]
-#[error("{nodes} nodes need about {needed} open files, and this process may open {limit} (`ulimit -Hn`): raise that limit, or ask for fewer --nodes")]
+#[error(
+    "{nodes} nodes need about {needed} open files, and this process may open {limit} (`ulimit -Hn`): raise that limit, or ask for fewer --nodes"
+)]
 pub(crate) struct TooFewFiles {
     nodes: usize,
     needed: u64,

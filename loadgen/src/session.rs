@@ -43,7 +43,13 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// A session that begins now. It asks the machine about itself, which takes a moment.
-    pub(crate) async fn new(args: &'a FleetArgs, env: &Env, seed: u64, target: &'a Target, store: Store) -> Session<'a> {
+    pub(crate) async fn new(
+        args: &'a FleetArgs,
+        env: &Env,
+        seed: u64,
+        target: &'a Target,
+        store: Store,
+    ) -> Session<'a> {
         let params = args.params(seed);
         let found = tasks::blocking(move || (Environment::of(store), params.schedule_digest()));
         let (environment, schedule_digest) = found.await;
@@ -164,10 +170,8 @@ impl<'a> Session<'a> {
             environment: self.environment.clone(),
             findings: Findings::from(fleet.model.anomalies()),
             measurements: Measurements::of(&fleet.recorder.snapshot()),
-            bring_up: bring_up.map(|(from, to)| BringUp {
-                seats: fleet.params.seats as u64,
-                duration_ns: nanos(to.since(from)),
-            }),
+            bring_up: bring_up
+                .map(|(from, to)| BringUp { seats: fleet.params.seats as u64, duration_ns: nanos(to.since(from)) }),
             phases: parts.iter().map(part).collect(),
             servers: servers.map(|(name, usage)| Server { name, usage }).collect(),
             own: Own {

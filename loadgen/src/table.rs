@@ -12,8 +12,8 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use crate::histogram::{Percentile, Percentiles};
-use crate::report::{Arrivals, Operation, Report, Verdict};
 use crate::may_colour;
+use crate::report::{Arrivals, Operation, Report, Verdict};
 use crate::sampler::Usage;
 use units::{bytes, count, per_second, percent, plural, time};
 

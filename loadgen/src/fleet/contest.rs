@@ -77,7 +77,13 @@ impl Contest {
     }
 
     /// One claimer's part, on its node's leases.
-    pub(super) async fn claimer<S: Store>(self: Arc<Self>, ctx: Context, leases: Leases<S>, claimer: usize, stop: Stop) {
+    pub(super) async fn claimer<S: Store>(
+        self: Arc<Self>,
+        ctx: Context,
+        leases: Leases<S>,
+        claimer: usize,
+        stop: Stop,
+    ) {
         let owner = format!("claimer-{claimer}:{:016x}", ctx.env.random());
         let mut begun = self.begun.subscribe();
         for wave in 0..self.plan.waves() {

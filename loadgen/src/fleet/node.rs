@@ -1,4 +1,4 @@
-//! A node of the fleet: it claims its seats, renews all of them in one burst on every heartbeat, then its presence.
+//! A node of the fleet: it claims its seats, renews all of them in one burst on every heartbeat, with its presence.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use engine::env::Mono;
 use engine::jetstream::Meter;
 use engine::lease::{Claim, Lease, Leases, Refusal, Renew, Terms};
 use engine::store::Store;
-use futures_util::future::ready;
+use futures_util::future::{join, ready};
 use futures_util::stream::{self, StreamExt};
 
 use super::stop::Stop;
@@ -70,29 +70,17 @@ impl<S: Store> Node<S> {
         self.presence.iter().for_each(|_| stop.let_go(&self.ctx.ops.presence, missed()));
     }
 
-    /// One heartbeat: the seats in a burst, then the presence with its status.
+    /// One heartbeat: the seats in a burst, and the presence with its status right behind them.
     async fn beat(&mut self, intended: Mono) {
-        let renew = self.ctx.ops.renew.clone();
-        self.renew(&renew, intended, |_| true).await;
-        let Some(mut presence) = self.presence.take() else { return self.announce().await };
-        let ctx = &self.ctx;
-        let op = ctx.ops.presence.arrival(intended).start(ctx.env.now());
-        let status = serde_json::json!({ "node": self.id, "seats": self.held.len() });
-        let (answer, cost) = Meter::measure(self.leases.renew_with(&mut presence, status)).await;
-        let now = ctx.env.now();
-        op.finish(outcome_of(&answer, |renew| *renew == Renew::Extended), now, requests(cost.requests));
-        match answer {
-            Ok(Renew::Extended) => {
-                ctx.model.extended(&presence);
-                self.presence = Some(presence);
-            }
-            Ok(Renew::Lost) => ctx.model.lost(&presence, now),
-            // Ambiguity is not loss: it is renewed on the next beat.
-            Err(error) => {
-                tracing::debug!(node = self.id, %error, "presence_renew_unknown");
-                self.presence = Some(presence);
-            }
-        }
+        let (renew, presence) = (self.ctx.ops.renew.clone(), self.presence.take());
+        let presence = renew_presence(self.ctx.clone(), self.leases.clone(), self.status(), presence, intended);
+        ((), self.presence) = join(self.renew(&renew, intended, |_| true), presence).await;
+        self.announce().await;
+    }
+
+    /// What the presence says of the node.
+    fn status(&self) -> serde_json::Value {
+        serde_json::json!({ "node": self.id, "seats": self.held.len() })
     }
 
     /// Until the next beat: asks again what was unknown, and claims again what was lost.
@@ -166,8 +154,8 @@ impl<S: Store> Node<S> {
         }
         let name = format!("node:{}", self.id);
         let resource = Resource::parse(&name).expect("a node's id makes a name");
-        let status = serde_json::json!({ "node": self.id, "seats": self.held.len() });
-        let terms = Terms { meta: Some(status), ..Terms::new(resource, self.owner.as_str(), self.leases.lease_ttl()) };
+        let terms =
+            Terms { meta: Some(self.status()), ..Terms::new(resource, self.owner.as_str(), self.leases.lease_ttl()) };
         self.presence = claim(&self.ctx, &self.leases, &self.ctx.ops.sweep, self.ctx.env.now(), &terms).await;
     }
 
@@ -188,6 +176,31 @@ impl<S: Store> Node<S> {
             .await;
         self.held.extend(claimed.into_iter().flatten());
     }
+}
+
+/// Renews a presence; answers it unless it is lost.
+async fn renew_presence<S: Store>(
+    ctx: Context,
+    leases: Leases<S>,
+    status: serde_json::Value,
+    presence: Option<Lease>,
+    intended: Mono,
+) -> Option<Lease> {
+    let mut presence = presence?;
+    let op = ctx.ops.presence.arrival(intended).start(ctx.env.now());
+    let (answer, cost) = Meter::measure(leases.renew_with(&mut presence, status)).await;
+    let now = ctx.env.now();
+    op.finish(outcome_of(&answer, |renew| *renew == Renew::Extended), now, requests(cost.requests));
+    match answer {
+        Ok(Renew::Extended) => ctx.model.extended(&presence),
+        Ok(Renew::Lost) => {
+            ctx.model.lost(&presence, now);
+            return None;
+        }
+        // Ambiguity is not loss: it is renewed on the next beat.
+        Err(error) => tracing::debug!(resource = %presence.resource(), %error, "presence_renew_unknown"),
+    }
+    Some(presence)
 }
 
 /// Claims, records it, and tells the model.

@@ -33,18 +33,23 @@ async fn in_order(args: &FleetArgs, mut signals: Signals) -> Exit {
     // A seed that is drawn is a whole number to every reader of JSON, those that know only doubles included.
     let seed = args.common.seed.unwrap_or_else(|| Env::system().below(1 << 53));
     let env = Env::seeded(seed);
-    let target = tokio::select! {
-        target = Target::new(&asked, &env) => target,
+    let reached = async {
+        let target = Target::new(&asked, &env).await?;
+        let first = target.store(&node_name(0)).await?;
+        Ok((target, first))
+    };
+    let reached = tokio::select! {
+        reached = reached => reached,
         exit = signals.first() => {
             say(format_args!("loadgen: interrupted before the brokers served: there is nothing to report"));
             return exit;
         }
     };
-    let target = match target {
-        Ok(target) => target,
+    let (target, first) = match reached {
+        Ok(reached) => reached,
         Err(error) => return unavailable(&error),
     };
-    let ran = run_fleet(args, &env, seed, &target, signals).await;
+    let ran = run_fleet(args, &env, seed, &target, first, signals).await;
     let exit = ran.unwrap_or_else(|error| unavailable(&error));
     if let Err(error) = target.stop().await {
         say(format_args!("loadgen: {error}"));
@@ -62,9 +67,9 @@ async fn run_fleet(
     env: &Env,
     seed: u64,
     target: &Target,
+    first: Nats,
     mut signals: Signals,
 ) -> Result<Exit, Unavailable> {
-    let first = target.store(&node_name(0)).await?;
     let session = Session::new(args, env, seed, target, target.described(&first)).await;
     target.sampled_by(session.sampler());
     let prefix = format!("loadgen_{}", session.run_id());

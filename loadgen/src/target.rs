@@ -93,6 +93,7 @@ impl Target {
             }
             Asked::External { urls, credentials, tls } => {
                 let access = Access::external(urls, credentials.clone(), tls.clone())?;
+                tracing::info!(urls = access.urls().join(","), "connecting");
                 Ok(Target { env: env.clone(), access, embedded: None })
             }
         }
@@ -104,7 +105,8 @@ impl Target {
     /// When no broker can be reached.
     pub async fn store(&self, name: &str) -> Result<Nats, Unavailable> {
         let base = self.access.connect_options().await?;
-        let jetstream = Jetstream::connect(self.env.clone(), self.access.urls(), base, Options::named(name)).await?;
+        let connect = Jetstream::connect(self.env.clone(), self.access.urls(), base, Options::named(name));
+        let jetstream = Box::pin(connect).await?;
         Ok(Nats::new(jetstream, Storage::File))
     }
 

@@ -147,11 +147,11 @@ impl Model {
     pub fn live_throughout(&self, began: Mono, ended: Mono, prefix: &str) -> Vec<(Box<str>, Arc<str>, u64)> {
         let inner = self.inner.lock();
         let accounts = inner.resources.iter().filter(|(name, _)| name.starts_with(prefix));
-        let lasting = |(name, account): (&Box<str>, &Account)| {
+        let lasting = accounts.filter_map(|(name, account)| {
             let tenure = account.tenures.iter().find(|t| t.granted < began && t.until > ended)?;
             Some((name.clone(), tenure.owner.clone(), tenure.epoch))
-        };
-        accounts.filter_map(lasting).collect()
+        });
+        lasting.collect()
     }
 
     /// How many of the names with this prefix have a holder at `now`.

@@ -49,8 +49,13 @@ impl Plan {
         if claimer >= claims {
             return None;
         }
-        let turn = Env::seeded(self.params.seed.wrapping_add(wave)).below(claims as u64) as usize;
+        let turn = self.turn(wave) as usize;
         Some(((claimer + turn) % claims / RIVALS).min(seats(claims) - 1))
+    }
+
+    /// By how many claimers a wave's neighbourhoods are shifted.
+    fn turn(&self, wave: u64) -> u64 {
+        Env::seeded(self.params.seed.wrapping_add(wave)).below(self.claims(wave) as u64)
     }
 
     /// How many claimers want this seat of this wave.
@@ -74,7 +79,8 @@ impl Plan {
         (0..self.params.nodes).for_each(|node| add(nanos(self.beat(node))));
         for wave in 0..self.waves() {
             add(nanos(self.at(wave)));
-            (0..self.params.claimers).filter_map(|claimer| self.seat(wave, claimer)).for_each(|seat| add(seat as u64));
+            add(self.claims(wave) as u64);
+            add(self.turn(wave));
         }
         digest
     }

@@ -4,3 +4,8 @@
 
 pub mod answer;
 pub mod api;
+pub mod key;
+pub mod lease;
+pub mod listing;
+pub mod record;
+pub mod slot;

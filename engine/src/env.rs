@@ -46,7 +46,6 @@ pub struct Env {
 
 impl Env {
     /// The system's clock, and randomness that replays for the same `seed`.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     pub fn seeded(seed: u64) -> Env {
         Env { rng: Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))) }
     }

@@ -1,1 +1,9 @@
-//! Placeholder.
+//! What must hold: the contract suites, and what they run on.
+//!
+//! A case is one generic async function over a [`Fixture`]. The contract binaries run every case on the memory twin, on one
+//! broker and on three, from the same text, each as a test of its own name.
+
+pub mod cases;
+mod fixture;
+
+pub use fixture::{Fixture, class, eventually, held, refused, resource, terms};

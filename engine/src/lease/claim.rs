@@ -1,0 +1,323 @@
+//! The claim: look, win the record, bump the counter, commit the epoch.
+//!
+//! ```text
+//! round trip   1            2              3        4
+//!              get record   win record     bump     commit
+//!              gate | clock read counter
+//! ```
+//!
+//! The gate (of a seat) or the broker's clock (of a lease that ends by its own deadline) rides beside the first read, the
+//! counter beside the write that wins. What a claim wrote is given back when it fails or its caller goes away; see
+//! [`giveback`](super::giveback).
+
+use std::sync::Arc;
+
+use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::key::Resource;
+use coordproto::lease::{Step, Terms, step};
+use coordproto::record::lease::{EpochRecord, LeaseRecord};
+use futures_util::future::{join, try_join};
+
+use super::gate::Older;
+use super::giveback::Pending;
+use super::{Found, Inner, Lease, Leases, ROUNDS, contended};
+use crate::store::{Bucket, Expect, Names, Put, Race, Store, Write};
+
+/// How often a claim looks at a sibling's claim in flight, unchanged, before it takes its place.
+const SIBLING_LOOKS: u32 = 3;
+
+/// The definite answer to a claim.
+#[derive(Clone, Debug)]
+pub enum Claim {
+    /// The resource is the claimer's.
+    Held(Lease),
+    /// It is not; nothing was written.
+    Refused(Refusal),
+}
+
+/// Why a claim was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A peer holds the resource, or is about to. This outranks the protocol gate.
+    #[error("held by {by}")]
+    Held {
+        /// The holder.
+        by: String,
+        /// Its epoch; none while its claim is in flight.
+        epoch: Option<u64>,
+    },
+    /// A live lease was written by an older protocol.
+    #[error("{} is held at the older lease protocol {}", older.resource, older.protocol)]
+    OlderProtocol {
+        /// That lease.
+        older: Older,
+    },
+}
+
+/// What one round of a claim came to.
+enum Round {
+    Done(Claim),
+    Again,
+}
+
+impl<S: Store> Leases<S> {
+    /// Claims a resource.
+    ///
+    /// The holder's own claim again answers the same epoch with a new deadline. Dropping the future before it is done gives
+    /// back whatever it had written.
+    ///
+    /// # Errors
+    /// Terms that break a rule, before anything is sent; or unknown, after which the resource is given back in the
+    /// background.
+    pub async fn claim(&self, terms: &Terms) -> Result<Claim, Error> {
+        let inner = &self.inner;
+        terms.check(inner.lease_ttl)?;
+        let resource = &terms.resource;
+        let told = |error: Error| match error {
+            Error::Unknown(unknown) => Error::Unknown(unknown.during("claim", resource.name())),
+            bad => bad,
+        };
+        let mut attempt = Attempt {
+            id: format!("{:016x}", inner.env.random()),
+            pending: Pending::new(inner.clone(), terms),
+            inner,
+            terms,
+            gate_passed: resource.class() != "seat",
+            sibling: (0, 0),
+        };
+        for round in 0..ROUNDS {
+            if round > 0 {
+                inner.back_off(round).await;
+            }
+            match attempt.round().await.map_err(told)? {
+                Round::Done(claim) => {
+                    attempt.pending.disarm();
+                    return Ok(claim);
+                }
+                Round::Again => {}
+            }
+        }
+        Err(contended("claim", resource))
+    }
+}
+
+struct Attempt<'a, B: Bucket> {
+    /// Tells this claim's writes from every other's.
+    id: String,
+    inner: &'a Arc<Inner<B>>,
+    terms: &'a Terms,
+    pending: Pending<B>,
+    gate_passed: bool,
+    /// The revision of a sibling's claim in flight, and how often it was seen.
+    sibling: (u64, u32),
+}
+
+impl<B: Bucket> Attempt<'_, B> {
+    async fn round(&mut self) -> Result<Round, Error> {
+        let (found, protocols) = self.look().await?;
+        let record = found.as_ref().and_then(|f| f.record.as_ref());
+        let live = found.as_ref().is_some_and(|f| f.live);
+        match step(record, live, &self.terms.owner) {
+            Step::Refuse { by, epoch } => {
+                return Ok(Round::Done(Claim::Refused(Refusal::Held { by: by.to_owned(), epoch })));
+            }
+            Step::Extend { epoch } => return self.extend(found, epoch).await,
+            Step::Sibling => {
+                let revision = found.as_ref().map_or(0, |f| f.revision);
+                let seen = if self.sibling.0 == revision { self.sibling.1 + 1 } else { 1 };
+                self.sibling = (revision, seen);
+                if seen < SIBLING_LOOKS {
+                    return Ok(Round::Again);
+                }
+            }
+            Step::Win => {}
+        }
+        if let Some(protocols) = protocols {
+            if let Some(older) = self.inner.older_than_mine(&protocols).await? {
+                return Ok(Round::Done(Claim::Refused(Refusal::OlderProtocol { older })));
+            }
+            self.gate_passed = true;
+        }
+        self.begin(found).await
+    }
+
+    /// The record as it stands, and the protocols on record, where the gate was not passed yet.
+    async fn look(&self) -> Result<(Option<Found>, Option<Names>), Unknown> {
+        let resource = &self.terms.resource;
+        if self.gate_passed {
+            return Ok((self.inner.look(resource).await?, None));
+        }
+        let bucket = self.inner.bucket(resource);
+        let (version, names) = try_join(bucket.get(resource.key()), self.inner.protocols()).await?;
+        let found = self.inner.judge(resource, version, Some(names.clock)).await?;
+        Ok((found, Some(names)))
+    }
+
+    /// Writes the holder's own lease again. Should the answer be lost, there is nothing to give back: the tenure goes on as
+    /// it was, at worst with the new deadline.
+    async fn extend(&mut self, found: Option<Found>, epoch: u64) -> Result<Round, Error> {
+        let Some(Found { revision, record: Some(record), .. }) = found else { return Ok(Round::Again) };
+        let terms = self.terms;
+        if terms.preferred.is_some() && terms.preferred != record.preferred {
+            self.inner.rewrite_hint(&terms.resource, terms.preferred.as_deref()).await?;
+        }
+        let record = LeaseRecord {
+            claim: Some(self.id.clone()),
+            ttl_ms: millis(terms),
+            protocol: self.inner.gate.protocol,
+            preferred: terms.preferred.clone().or(record.preferred),
+            meta: terms.meta.clone().or(record.meta),
+            ..record
+        };
+        self.write_lease(&record, revision, epoch).await
+    }
+
+    /// Begins a new tenure over what was found.
+    async fn begin(&mut self, found: Option<Found>) -> Result<Round, Error> {
+        let (inner, terms) = (self.inner, self.terms);
+        let stands = found.as_ref().map_or(0, |f| f.revision);
+        let before = found.and_then(|f| f.record);
+        let mut record = LeaseRecord {
+            resource: terms.resource.name().to_owned(),
+            owner: Some(terms.owner.clone()),
+            epoch: None,
+            claim: Some(self.id.clone()),
+            ttl_ms: millis(terms),
+            protocol: inner.gate.protocol,
+            preferred: terms.preferred.clone(),
+            meta: terms.meta.clone().or_else(|| before.and_then(|r| r.meta)),
+            acquired_at: None,
+        };
+        let bucket = inner.bucket(&terms.resource);
+        let key = terms.resource.key();
+        self.pending.arm(&record, stands);
+        let win = bucket.put(key, Write::Value(record.encode()), Expect::At(stands));
+        let (won, counter) = join(win, inner.counter(&terms.resource)).await;
+        let won = match won? {
+            Put::Stored(revision) => revision,
+            Put::Lost(race) => return Ok(self.refused(race)),
+        };
+        self.pending.arm(&record, won);
+        let (epoch, preferred) = inner.mint(terms, counter?).await?;
+        record.epoch = Some(epoch);
+        record.preferred = preferred;
+        record.acquired_at = Some(inner.env.wall());
+        if super::ends_by_age(terms.resource.class()) {
+            inner.declare_protocol().await?;
+        }
+        self.write_lease(&record, won, epoch).await
+    }
+
+    /// Writes a record with its epoch over revision `stands`, and makes the lease of it.
+    async fn write_lease(&mut self, record: &LeaseRecord, stands: u64, epoch: u64) -> Result<Round, Error> {
+        let (inner, terms) = (self.inner, self.terms);
+        let value = record.encode();
+        let sent = inner.env.now();
+        let put =
+            inner.bucket(&terms.resource).put(terms.resource.key(), Write::Value(value.clone()), Expect::At(stands));
+        match put.await? {
+            Put::Stored(revision) => Ok(Round::Done(Claim::Held(Lease {
+                resource: terms.resource.clone(),
+                owner: terms.owner.as_str().into(),
+                epoch,
+                ttl: terms.ttl,
+                revision,
+                value,
+                sent,
+            }))),
+            Put::Lost(race) => Ok(self.refused(race)),
+        }
+    }
+
+    /// A write of this claim was refused: the record is looked at again.
+    fn refused(&mut self, race: Race) -> Round {
+        match race {
+            // For certain, so there is nothing to give back: what stands there now is not this claim's.
+            Race::Newer(_) | Race::InProcess => self.pending.disarm(),
+            // By a member that may not be the leader, and then the leader may still store it.
+            Race::Vanished => {}
+        }
+        Round::Again
+    }
+}
+
+/// A resource's counter as it was read.
+pub(super) struct Counter {
+    revision: u64,
+    record: Option<EpochRecord>,
+}
+
+impl<B: Bucket> Inner<B> {
+    pub(super) async fn counter(&self, resource: &Resource) -> Result<Counter, Unknown> {
+        match self.epochs.get(resource.key()).await? {
+            None => Ok(Counter { revision: 0, record: None }),
+            Some(version) => {
+                // A counter is never removed. A marker in its place has lost the number that every token must exceed.
+                let value = version.value.ok_or_else(|| Cause::Undecodable("the counter was removed".into()));
+                let record = value.and_then(|value| EpochRecord::decode(&value));
+                match record {
+                    Ok(record) => Ok(Counter { revision: version.revision, record: Some(record) }),
+                    Err(cause) => Err(Unknown::settled("read epoch", resource.name(), cause)),
+                }
+            }
+        }
+    }
+
+    /// Mints the next epoch of a resource, and answers it with the placement hint in force.
+    async fn mint(&self, terms: &Terms, mut counter: Counter) -> Result<(u64, Option<String>), Error> {
+        for round in 0..ROUNDS {
+            let last = counter.record.as_ref().map_or(0, |r| r.epoch);
+            let epoch = last.checked_add(1).ok_or_else(|| {
+                let cause = Cause::Undecodable("the counter is at its end".into());
+                Unknown::settled("mint epoch", terms.resource.name(), cause)
+            })?;
+            let preferred = terms.preferred.clone().or_else(|| counter.record.and_then(|r| r.preferred));
+            if self.write_counter(&terms.resource, epoch, preferred.as_deref(), counter.revision).await? {
+                return Ok((epoch, preferred));
+            }
+            self.back_off(round).await;
+            counter = self.counter(&terms.resource).await?;
+        }
+        Err(contended("mint epoch", &terms.resource))
+    }
+
+    /// Puts a new hint beside a resource's counter.
+    async fn rewrite_hint(&self, resource: &Resource, preferred: Option<&str>) -> Result<(), Error> {
+        for round in 0..ROUNDS {
+            let counter = self.counter(resource).await?;
+            let Some(record) = counter.record else {
+                let cause = Cause::Undecodable("a lease stands and its counter does not".into());
+                return Err(Unknown::settled("hint", resource.name(), cause).into());
+            };
+            if self.write_counter(resource, record.epoch, preferred, counter.revision).await? {
+                return Ok(());
+            }
+            self.back_off(round).await;
+        }
+        Err(contended("hint", resource))
+    }
+
+    async fn write_counter(
+        &self,
+        resource: &Resource,
+        epoch: u64,
+        preferred: Option<&str>,
+        stands: u64,
+    ) -> Result<bool, Error> {
+        let record =
+            EpochRecord { resource: resource.name().to_owned(), epoch, preferred: preferred.map(str::to_owned) };
+        match self.epochs.put(resource.key(), Write::Value(record.encode()), Expect::At(stands)).await? {
+            Put::Stored(_) => Ok(true),
+            Put::Lost(Race::Newer(_) | Race::InProcess) => Ok(false),
+            // The counter was there a moment ago and nothing removes it, so this answer is from before it existed.
+            Put::Lost(Race::Vanished) => {
+                let cause = Cause::Stale { answered: 0, known: stands };
+                Err(Unknown::settled("write epoch", resource.name(), cause).into())
+            }
+        }
+    }
+}
+
+fn millis(terms: &Terms) -> u64 {
+    u64::try_from(terms.ttl.as_millis()).unwrap_or(u64::MAX)
+}

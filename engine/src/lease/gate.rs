@@ -1,0 +1,159 @@
+//! The protocol gate: a node claims no seat while a live seat or presence lease was written by an older protocol.
+//!
+//! Asking costs one index read however many leases are held. Every build records the protocol it speaks as a key of its own
+//! in the `epochs` bucket (`protocol.3`), which cannot age away; the index names those keys, and as long as none is below
+//! the asker's there is nothing to look for. Where one is, a witness, a live lease of that protocol, closes the gate; it is
+//! remembered, so that asking again costs one read more. Only when the witness is gone are the leases listed for another,
+//! and when there is none, the key is retired.
+//!
+//! Why no lease is missed. A handle renews its key before it commits a claim when its last renewal is older than one lease
+//! TTL. A key is retired only at a revision older than two TTLs by the broker's clock, read before the listing that found no
+//! lease of that protocol. A lease live throughout that listing is in it. One committed after the listing began renewed its
+//! key less than a TTL before, so the key's revision is later than the one retired, and stays.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use coordproto::answer::{Error, Unknown};
+use coordproto::key::{Key, Resource};
+use coordproto::lease::{PROTOCOL_CLASS, gated_classes};
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+
+use super::{Inner, Leases};
+use crate::env::Mono;
+use crate::store::{Bucket, Expect, Names, Store, Write};
+
+/// A live lease of an older protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Older {
+    /// The lease.
+    pub resource: Resource,
+    /// The protocol that it was written by.
+    pub protocol: u32,
+}
+
+/// What a handle knows of the protocols in use.
+pub(super) struct Gate {
+    /// What this build speaks.
+    pub(super) protocol: u32,
+    /// When the key of this build's protocol was last written, by its sending.
+    declared: Mutex<Option<Mono>>,
+    witness: Mutex<Option<Older>>,
+}
+
+impl Gate {
+    pub(super) fn new(protocol: u32) -> Gate {
+        Gate { protocol, declared: Mutex::new(None), witness: Mutex::new(None) }
+    }
+}
+
+impl<S: Store> Leases<S> {
+    /// The lowest protocol below this build's that a live seat or presence lease was written by, with one such lease; none
+    /// when every live one is at this build's protocol or above. It sees every lease written before it was asked.
+    ///
+    /// # Errors
+    /// Unknown.
+    pub async fn older_protocol(&self) -> Result<Option<Older>, Unknown> {
+        let names = self.inner.protocols().await?;
+        self.inner.older_than_mine(&names).await
+    }
+}
+
+fn key_of(protocol: u32) -> Key {
+    let name = protocol.to_string();
+    Key::from_segments("protocol", &name, [PROTOCOL_CLASS, &name].into_iter()).expect("a class and a number make a key")
+}
+
+fn filter() -> coordproto::key::Filter {
+    coordproto::key::Class::parse(PROTOCOL_CLASS).expect("a literal class").filter()
+}
+
+impl<B: Bucket> Inner<B> {
+    /// The protocols on record, and the broker's clock.
+    pub(super) async fn protocols(&self) -> Result<Names, Unknown> {
+        self.epochs.names(&filter()).await
+    }
+
+    /// Records that this build's protocol is in use, if that was not done for a lease TTL.
+    pub(super) async fn declare_protocol(&self) -> Result<(), Unknown> {
+        let now = self.env.now();
+        let due = self.gate.declared.lock().is_none_or(|last| now.since(last) >= self.lease_ttl);
+        if !due {
+            return Ok(());
+        }
+        let key = key_of(self.gate.protocol);
+        match self.epochs.put(&key, Write::Value(Bytes::from_static(b"{}")), Expect::Any).await {
+            Ok(_) => {
+                *self.gate.declared.lock() = Some(now);
+                Ok(())
+            }
+            Err(Error::Unknown(unknown)) => Err(unknown.during("declare protocol", key.as_str())),
+            Err(Error::BadArgument(error)) => unreachable!("two bytes are never too large a value: {error}"),
+        }
+    }
+
+    /// A live lease of a protocol below this build's, given the protocols on record.
+    pub(super) async fn older_than_mine(&self, names: &Names) -> Result<Option<Older>, Unknown> {
+        let mut below: Vec<u32> = names
+            .keys
+            .iter()
+            .filter_map(|key| key.segments().nth(1)?.parse().ok())
+            .filter(|protocol| *protocol < self.gate.protocol)
+            .collect();
+        if below.is_empty() {
+            return Ok(None);
+        }
+        let known = self.gate.witness.lock().clone();
+        if let Some(known) = known
+            && self.still_stands(&known).await?
+        {
+            return Ok(Some(known));
+        }
+        below.sort_unstable();
+        self.search(&below, names.clock).await
+    }
+
+    async fn still_stands(&self, witness: &Older) -> Result<bool, Unknown> {
+        let found = self.look(&witness.resource).await?;
+        Ok(found.is_some_and(|found| found.live && found.record.is_some_and(|r| r.protocol == witness.protocol)))
+    }
+
+    /// Lists the leases for the lowest protocol below this build's, and retires the keys of those without one.
+    async fn search(&self, below: &[u32], clock: Timestamp) -> Result<Option<Older>, Unknown> {
+        let mut keys = Vec::with_capacity(below.len());
+        for protocol in below {
+            let key = key_of(*protocol);
+            let version = self.epochs.get(&key).await?;
+            keys.push((*protocol, key, version));
+        }
+        let mut lowest: Option<Older> = None;
+        let mut in_use = Vec::new();
+        for class in gated_classes() {
+            for listed in self.list(&class).await? {
+                let Some(record) = listed.found.record else { continue };
+                in_use.push(record.protocol);
+                if record.protocol < lowest.as_ref().map_or(self.gate.protocol, |l| l.protocol) {
+                    lowest = Some(Older { resource: listed.resource, protocol: record.protocol });
+                }
+            }
+        }
+        self.gate.witness.lock().clone_from(&lowest);
+        let retire_before = clock.saturating_sub(grace(self.lease_ttl)).unwrap_or(Timestamp::MIN);
+        for (protocol, key, version) in keys {
+            if let Some(version) = version
+                && version.written < retire_before
+                && !in_use.contains(&protocol)
+            {
+                let gone = self.epochs.purge(&key, version.revision).await?;
+                tracing::info!(protocol, gone, "lease_protocol_retired");
+            }
+        }
+        Ok(lowest)
+    }
+}
+
+/// How old a protocol's key must be before it may be retired.
+fn grace(lease_ttl: Duration) -> SignedDuration {
+    SignedDuration::try_from(lease_ttl.saturating_mul(2)).unwrap_or(SignedDuration::MAX)
+}

@@ -1,0 +1,108 @@
+//! Giving back what an unfinished claim wrote.
+//!
+//! A claim that failed part-way, or whose caller went away, may have a write under way that lands after everybody stopped
+//! looking, and would keep the resource dark for a TTL. So the record is released, and the straggler fenced, by one and the
+//! same write: a release at the very expectation of the write in doubt. If the release is stored, the straggler's
+//! expectation is wrong for ever. If it is refused because the straggler landed first, the record bears this claim's id, and
+//! is released at its own revision. If it bears another's, it is not ours to touch.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use coordproto::answer::{Error, Unknown};
+use coordproto::key::Resource;
+use coordproto::lease::Terms;
+use coordproto::record::lease::LeaseRecord;
+
+use super::Inner;
+use crate::env::Mono;
+use crate::store::{Bucket, Expect, Put, Race, Write};
+use crate::tasks;
+
+/// The longest wait between two tries while the store cannot be asked.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a claim has under way. Dropped while armed, it gives it back in the background.
+pub(super) struct Pending<B: Bucket> {
+    inner: Arc<Inner<B>>,
+    resource: Resource,
+    ttl: Duration,
+    written: Option<Written>,
+}
+
+struct Written {
+    claim: Option<String>,
+    release: Bytes,
+    /// What the write in doubt expects of the record.
+    stands: u64,
+}
+
+impl<B: Bucket> Pending<B> {
+    pub(super) fn new(inner: Arc<Inner<B>>, terms: &Terms) -> Pending<B> {
+        Pending { inner, resource: terms.resource.clone(), ttl: terms.ttl, written: None }
+    }
+
+    /// `record` is about to be written over revision `stands`.
+    pub(super) fn arm(&mut self, record: &LeaseRecord, stands: u64) {
+        self.written = Some(Written { claim: record.claim.clone(), release: record.released().encode(), stands });
+    }
+
+    /// Nothing is under way that anybody would have to give back.
+    pub(super) fn disarm(&mut self) {
+        self.written = None;
+    }
+}
+
+impl<B: Bucket> Drop for Pending<B> {
+    fn drop(&mut self) {
+        let Some(written) = mem::take(&mut self.written) else { return };
+        let (inner, resource) = (self.inner.clone(), self.resource.clone());
+        // Whatever is still there by then has lapsed by itself.
+        let until = inner.env.now() + self.ttl;
+        // The caller may be gone, so this outlives it; it ends when it is settled, or with the TTL.
+        tasks::detach(async move { give_back(&inner, &resource, written, until).await });
+    }
+}
+
+async fn give_back<B: Bucket>(inner: &Inner<B>, resource: &Resource, mut written: Written, until: Mono) {
+    let mut round = 0;
+    while inner.env.now() < until {
+        match release(inner, resource, &written).await {
+            Ok(Some(stands)) => written.stands = stands,
+            Ok(None) => {
+                tracing::debug!(%resource, "lease_given_back");
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(%resource, %error, "lease_give_back_unknown");
+                let most = Duration::from_millis(20 << u32::min(round, 6)).min(PATIENCE);
+                inner.env.sleep(most / 2 + inner.env.jitter(most / 2)).await;
+            }
+        }
+        round += 1;
+    }
+    tracing::warn!(%resource, "lease_give_back_abandoned");
+}
+
+/// One try. Answers the revision at which to try again, or none when it is settled.
+async fn release<B: Bucket>(inner: &Inner<B>, resource: &Resource, written: &Written) -> Result<Option<u64>, Error> {
+    let bucket = inner.bucket(resource);
+    let write = Write::Value(written.release.clone());
+    match bucket.put(resource.key(), write, Expect::At(written.stands)).await? {
+        Put::Stored(_) => return Ok(None),
+        Put::Lost(Race::InProcess) => {
+            inner.back_off(2).await;
+            return Ok(Some(written.stands));
+        }
+        // What the write in doubt expects is gone, by age; it could only land over nothing.
+        Put::Lost(Race::Vanished) => return Ok(Some(0)),
+        Put::Lost(Race::Newer(_)) => {}
+    }
+    let Some(version) = bucket.get(resource.key()).await? else { return Ok(Some(0)) };
+    let Some(value) = version.value else { return Ok(None) };
+    let record = LeaseRecord::decode(&value).map_err(|cause| Unknown::settled("give back", resource.name(), cause))?;
+    let ours = record.owner.is_some() && record.claim == written.claim;
+    Ok(ours.then_some(version.revision))
+}

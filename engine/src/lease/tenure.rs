@@ -1,0 +1,168 @@
+//! Renewing and releasing what is held: one compare-and-set at the revision the holder knows, and a look only when it loses.
+//!
+//! A lost compare-and-set is not a lost lease: the holder's own earlier write may have landed without its answer. So the
+//! record is read, and while it still is this tenure the write is tried again at its revision.
+
+use bytes::Bytes;
+use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::lease::Expiry;
+use coordproto::record::lease::LeaseRecord;
+use futures_util::future::{join, join_all};
+use serde_json::Value;
+
+use super::{Inner, Lease, Leases, ROUNDS, contended};
+use crate::env::Mono;
+use crate::store::{Bucket, Expect, Put, Race, Store, Write};
+
+/// The definite answer to a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renew {
+    /// The lease has a new deadline.
+    Extended,
+    /// It is no longer this tenure's: lapsed, released, or a later epoch's. It has to be claimed again.
+    Lost,
+}
+
+/// The definite answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// It was held until now.
+    Released,
+    /// It was not held any more, and whoever holds it now is untouched.
+    NotHeld,
+}
+
+/// What became of a write over this tenure's record.
+enum Over {
+    Stored { revision: u64, sent: Mono },
+    NotOurs,
+}
+
+impl<S: Store> Leases<S> {
+    /// Gives a lease a new deadline.
+    ///
+    /// # Errors
+    /// Unknown. The safe direction is to hold: the lease is good until [`Lease::good_until`], and nothing about it changes.
+    pub async fn renew(&self, lease: &mut Lease) -> Result<Renew, Unknown> {
+        let value = lease.value.clone();
+        match self.inner.write_over(lease, value, "renew").await {
+            Ok(Over::Stored { revision, sent }) => {
+                lease.revision = revision;
+                lease.sent = sent;
+                Ok(Renew::Extended)
+            }
+            Ok(Over::NotOurs) => Ok(Renew::Lost),
+            Err(Error::Unknown(unknown)) => Err(unknown),
+            Err(Error::BadArgument(error)) => unreachable!("the value was stored before: {error}"),
+        }
+    }
+
+    /// Gives a lease a new deadline, and says something new about its holder.
+    ///
+    /// # Errors
+    /// A meta that makes the record too large; or unknown, as for [`renew`](Leases::renew).
+    pub async fn renew_with(&self, lease: &mut Lease, meta: Value) -> Result<Renew, Error> {
+        let cause = |cause| Unknown::settled("renew", lease.resource.name(), cause);
+        let mut record = LeaseRecord::decode(&lease.value).map_err(cause)?;
+        record.meta = Some(meta);
+        let value = record.encode();
+        Ok(match self.inner.write_over(lease, value.clone(), "renew").await? {
+            Over::Stored { revision, sent } => {
+                *lease = Lease { revision, sent, value, ..lease.clone() };
+                Renew::Extended
+            }
+            Over::NotOurs => Renew::Lost,
+        })
+    }
+
+    /// Renews many leases in one pipelined burst, one request each. Answers are in the order of the leases.
+    ///
+    /// # Errors
+    /// Per lease, as for [`renew`](Leases::renew).
+    pub async fn renew_all(&self, leases: &mut [Lease]) -> Vec<Result<Renew, Unknown>> {
+        let renewals = join_all(leases.iter_mut().map(|lease| self.renew(lease)));
+        // Said on the heartbeat, so that no claim between two heartbeats has to.
+        let (answers, declared) = join(renewals, self.inner.declare_protocol()).await;
+        if let Err(unknown) = declared {
+            tracing::debug!(%unknown, "lease_protocol_not_declared");
+        }
+        answers
+    }
+
+    /// Ends a lease. The counter and the placement hint live on.
+    ///
+    /// # Errors
+    /// Unknown: the lease ends by itself at its deadline.
+    pub async fn release(&self, lease: &Lease) -> Result<Release, Unknown> {
+        let unknown = |cause| Unknown::settled("release", lease.resource.name(), cause);
+        let released = LeaseRecord::decode(&lease.value).map_err(unknown)?.released().encode();
+        match self.inner.write_over(lease, released, "release").await {
+            Ok(Over::Stored { .. }) => Ok(Release::Released),
+            Ok(Over::NotOurs) => Ok(Release::NotHeld),
+            Err(Error::Unknown(unknown)) => Err(unknown),
+            Err(Error::BadArgument(error)) => unreachable!("a released record is smaller than the one stored: {error}"),
+        }
+    }
+}
+
+impl<B: Bucket> Inner<B> {
+    /// Writes `value` over the record of this tenure, while it is this tenure's.
+    async fn write_over(&self, lease: &Lease, value: Bytes, op: &'static str) -> Result<Over, Error> {
+        let told = |error: Error| match error {
+            Error::Unknown(unknown) => Error::Unknown(unknown.during(op, lease.resource.name())),
+            bad => bad,
+        };
+        let mut stands = lease.revision;
+        // Only a look tells whether a lease past its own deadline has lapsed: its record outlives it, and a compare-and-set
+        // would revive it.
+        let by_deadline = self.expiry(&lease.resource) == Expiry::ByDeadline || lease.ttl < self.lease_ttl;
+        if by_deadline && self.env.now() >= lease.good_until() {
+            match self.ours(lease, stands).await.map_err(told)? {
+                Some(revision) => stands = revision,
+                None => return Ok(Over::NotOurs),
+            }
+        }
+        for round in 0..ROUNDS {
+            let sent = self.env.now();
+            let write = Write::Value(value.clone());
+            let put = self.bucket(&lease.resource).put(lease.resource.key(), write, Expect::At(stands));
+            match put.await.map_err(told)? {
+                Put::Stored(revision) => return Ok(Over::Stored { revision, sent }),
+                Put::Lost(Race::InProcess) => self.back_off(round).await,
+                Put::Lost(Race::Newer(newer)) => stands = newer,
+                Put::Lost(Race::Vanished) => {}
+            }
+            match self.ours(lease, stands).await.map_err(told)? {
+                Some(revision) => stands = revision,
+                None => return Ok(Over::NotOurs),
+            }
+        }
+        Err(contended(op, &lease.resource))
+    }
+
+    /// The revision at which a tenure's record stands; none when it is certainly over. `known` is a revision that the record
+    /// is known to have reached.
+    ///
+    /// Where nothing stands, a leader from before the record would say the same, so it takes a quorum to believe it: a write
+    /// that expects nothing there, and leaves what a release would have left.
+    async fn ours(&self, lease: &Lease, mut known: u64) -> Result<Option<u64>, Error> {
+        let unknown = |cause| Unknown::settled("look", lease.resource.name(), cause);
+        for round in 0..ROUNDS {
+            if let Some(found) = self.look(&lease.resource).await? {
+                if found.revision < known {
+                    return Err(unknown(Cause::Stale { answered: found.revision, known }).into());
+                }
+                let ours = found.live && found.record.is_some_and(|r| r.is_tenure(&lease.owner, lease.epoch));
+                return Ok(ours.then_some(found.revision));
+            }
+            let released = LeaseRecord::decode(&lease.value).map_err(unknown)?.released().encode();
+            let bucket = self.bucket(&lease.resource);
+            match bucket.put(lease.resource.key(), Write::Value(released), Expect::At(0)).await? {
+                Put::Stored(_) => return Ok(None),
+                Put::Lost(Race::Newer(newer)) => known = newer,
+                Put::Lost(Race::InProcess | Race::Vanished) => self.back_off(round).await,
+            }
+        }
+        Err(contended("look", &lease.resource))
+    }
+}

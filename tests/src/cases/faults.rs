@@ -1,0 +1,279 @@
+//! The third answer: a store that cannot be asked is unknown in every verb, never a no; and an unfinished claim leaves
+//! nothing dark behind it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use coordproto::answer::{Cause, Error, Landing, Unknown};
+use engine::env::Env;
+use engine::lease::{Claim, Lease, Leases, Refusal, Release, Renew, Terms};
+use engine::store::faulty::{Call, Fault, Faulty, Odds, Verb};
+use engine::store::{Expect, Store};
+use engine::tasks;
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+
+use crate::{Fixture, class, eventually, held, resource, terms};
+
+/// Leases over a store that does what `choose` says, beside leases over the store itself.
+async fn pair<S: Store>(
+    t: &Fixture<S>,
+    choose: impl FnMut(&Call<'_>) -> Fault + Send + 'static,
+) -> (Faulty<S>, Leases<Faulty<S>>, Leases<S>) {
+    let faulty = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
+    let leases = t.leases_on(&faulty, t.config()).await;
+    faulty.choose(choose);
+    (faulty, leases, t.leases().await)
+}
+
+/// Waits until a peer is granted what an unfinished claim may have left.
+async fn peer_is_granted<S: Store>(t: &Fixture<S>, leases: &Leases<S>, name: &str) -> Lease {
+    eventually(&t.env, "a peer is granted", || async {
+        match leases.claim(&terms(leases, name, "peer:1")).await.unwrap() {
+            Claim::Held(lease) => Some(lease),
+            Claim::Refused(_) => None,
+        }
+    })
+    .await
+}
+
+/// With no request arriving, every verb is unknown, and nothing is lost by it.
+pub async fn a_store_that_cannot_be_asked_is_unknown_in_every_verb<S: Store>(t: Fixture<S>) {
+    for fault in [Fault::DropRequest, Fault::DropReply] {
+        let (faulty, leases, direct) = pair(&t, |_| Fault::None).await;
+        let name = if fault == Fault::DropRequest { "seat:a" } else { "seat:b" };
+        let mut lease = held(&leases, &terms(&leases, name, "n1:1")).await;
+        faulty.choose(move |_| fault);
+        let unknown = |answer: Unknown| assert_eq!(answer.cause, Cause::Timeout, "{answer}");
+        for other in ["seat:other", "node:other", "worker:other", name] {
+            let claim = leases.claim(&terms(&leases, other, "n1:1")).await.unwrap_err();
+            unknown(claim.unknown().expect("unknown").clone());
+        }
+        let bound = lease.good_until();
+        unknown(leases.renew(&mut lease).await.unwrap_err());
+        assert_eq!(lease.good_until(), bound, "an unknown renewal changes nothing about the lease");
+        unknown(leases.renew_with(&mut lease, serde_json::json!(1)).await.unwrap_err().unknown().unwrap().clone());
+        for answer in leases.renew_all(&mut [lease.clone()]).await {
+            unknown(answer.unwrap_err());
+        }
+        unknown(leases.get(&resource(name)).await.unwrap_err());
+        unknown(leases.get(&resource("worker:a")).await.unwrap_err());
+        unknown(leases.list(&class("seat")).await.unwrap_err());
+        unknown(leases.list(&class("worker")).await.unwrap_err());
+        unknown(leases.owned(&class("seat"), "n1:1").await.unwrap_err());
+        unknown(leases.hints(&class("seat")).await.unwrap_err());
+        unknown(leases.older_protocol().await.unwrap_err());
+        faulty.choose(|_| Fault::None);
+        assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Extended, "the lease was held all along");
+        faulty.choose(move |_| fault);
+        unknown(leases.release(&lease).await.unwrap_err());
+        faulty.choose(|_| Fault::None);
+        leases.release(&lease).await.unwrap();
+        assert_eq!(direct.get(&resource(name)).await.unwrap(), None);
+    }
+}
+
+/// A write whose answer is missing says that it may still land.
+pub async fn an_unanswered_renewal_may_still_land<S: Store>(t: Fixture<S>) {
+    let (faulty, leases, _direct) = pair(&t, |_| Fault::None).await;
+    let mut lease = held(&leases, &terms(&leases, "seat:a", "n1:1")).await;
+    faulty.choose(|_| Fault::DropReply);
+    let unknown = leases.renew(&mut lease).await.unwrap_err();
+    assert_eq!((unknown.op, &*unknown.resource, unknown.landing), ("renew", "seat:a", Landing::InFlight));
+    faulty.choose(|_| Fault::None);
+    assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Extended, "the straggler was our own");
+    assert_eq!(leases.release(&lease).await.unwrap(), Release::Released);
+}
+
+/// A claim that loses the answer to any one of its writes is unknown, and gives the resource back.
+pub async fn a_claim_without_an_answer_gives_the_resource_back<S: Store>(t: Fixture<S>) {
+    for kind in ["seat", "worker"] {
+        for fault in [Fault::DropRequest, Fault::DropReply, Fault::Late(Duration::from_millis(60))] {
+            for lost in 0..3 {
+                let name = format!("{kind}:{lost}-{fault:?}");
+                let mut writes = 0;
+                let (_faulty, leases, direct) = pair(&t, move |call| {
+                    writes += usize::from(call.verb == Verb::Put);
+                    if call.verb == Verb::Put && writes == lost + 1 { fault } else { Fault::None }
+                })
+                .await;
+                let answer = leases.claim(&terms(&leases, &name, "n1:1")).await.unwrap_err();
+                let unknown = answer.unknown().expect("unknown");
+                assert_eq!((unknown.op, &*unknown.resource), ("claim", name.as_str()));
+                let mut lease = peer_is_granted(&t, &direct, &name).await;
+                // Whatever was late has landed by now, or never will.
+                t.env.sleep(Duration::from_millis(100)).await;
+                let view = direct.get(&resource(&name)).await.unwrap().expect("held");
+                assert_eq!((view.owner.as_str(), view.epoch), ("peer:1", lease.epoch()), "{name}");
+                assert_eq!(direct.renew(&mut lease).await.unwrap(), Renew::Extended, "{name}");
+            }
+        }
+    }
+}
+
+/// A claim cancelled at any of 64 points leaves the owner's next claim granted, and then a peer's.
+pub async fn an_abandoned_claim_leaves_the_next_one_granted<S: Store>(t: Fixture<S>) {
+    let leases = t.leases().await;
+    let (faulty, slow, _) = pair(&t, |_| Fault::None).await;
+    // Every call is held back a little, so that a claim has many points to be cancelled at.
+    faulty.choose(|_| Fault::Delay(Duration::from_micros(300)));
+    let mut finished = 0;
+    for point in 0..64_u32 {
+        let name = format!("seat:s{point}");
+        let ask = terms(&slow, &name, "n1:1");
+        let mut claim = Box::pin(slow.claim(&ask));
+        // A point is a poll, or for the later ones a moment: both the shortest and the longest claim are cut everywhere.
+        let mut polls = 0;
+        let cut = t.env.now() + Duration::from_micros(u64::from(point) * 150);
+        let cancelled = std::future::poll_fn(|cx| match claim.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => {
+                polls += 1;
+                if polls > point { Poll::Ready(None) } else { Poll::Pending }
+            }
+        });
+        let answer = t.env.within(cut, cancelled).await.unwrap_or(None);
+        drop(claim);
+        if let Some(answer) = answer {
+            assert!(matches!(answer.unwrap(), Claim::Held(_)));
+            finished += 1;
+        }
+        let mine = held(&leases, &terms(&leases, &name, "n1:1")).await;
+        eventually(&t.env, "the tenure settles and is released", || async {
+            // A give-back under way may end the tenure first; either way the resource is free afterwards.
+            leases.release(&mine).await.unwrap();
+            leases.get(&resource(&name)).await.unwrap().is_none().then_some(())
+        })
+        .await;
+        peer_is_granted(&t, &leases, &name).await;
+    }
+    assert!(finished < 64, "some claims were cut");
+}
+
+/// A read from the past never turns a lease into a lost one.
+pub async fn a_stale_read_is_unknown_and_never_lost<S: Store>(t: Fixture<S>) {
+    let (faulty, leases, direct) = pair(&t, |_| Fault::None).await;
+    let name = "seat:a";
+    let mut lease = held(&leases, &terms(&leases, name, "n1:1")).await;
+    leases.get(&resource(name)).await.unwrap();
+    // The same tenure renewed elsewhere: this handle's revision is behind, so a renewal has to look.
+    let mut twin = lease.clone();
+    assert_eq!(direct.renew(&mut twin).await.unwrap(), Renew::Extended);
+    leases.get(&resource(name)).await.unwrap();
+    faulty.choose(|call| if call.verb == Verb::Get { Fault::Stale } else { Fault::None });
+    let unknown = leases.renew(&mut lease).await.unwrap_err();
+    assert!(matches!(unknown.cause, Cause::Stale { .. }), "{unknown}");
+    faulty.choose(|_| Fault::None);
+    assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Extended);
+}
+
+/// One lost reply costs a renewal, not the lease.
+pub async fn one_lost_reply_is_not_a_lost_lease<S: Store>(t: Fixture<S>) {
+    let mut writes = 0;
+    let (_faulty, leases, _) = pair(&t, move |call| {
+        writes += usize::from(call.verb == Verb::Put);
+        // The three writes of the claim, then the first renewal.
+        if call.verb == Verb::Put && writes == 4 { Fault::DropReply } else { Fault::None }
+    })
+    .await;
+    let mut lease = held(&leases, &terms(&leases, "seat:a", "n1:1")).await;
+    let mut unknown = 0;
+    for _ in 0..5 {
+        match leases.renew(&mut lease).await {
+            Ok(answer) => assert_eq!(answer, Renew::Extended),
+            Err(_) => unknown += 1,
+        }
+    }
+    assert_eq!(unknown, 1);
+}
+
+/// Whatever is lost, late, delayed or stale: no epoch is given to two owners, and no holder is told that it lost what is
+/// still its own.
+pub async fn no_fault_breaks_the_fence<S: Store>(t: Fixture<S>) {
+    let odds =
+        Odds { drop_request: 30, drop_reply: 30, late: 40, delay: 200, stale: 20, wait: Duration::from_millis(15) };
+    for seed in 0..4_u64 {
+        let name = format!("seat:s{seed}");
+        let env = Env::seeded(seed);
+        let given: Arc<Mutex<HashMap<u64, String>>> = Arc::default();
+        let clean = Faulty::new(t.store.clone(), env.clone(), |_| Fault::None);
+        // Opened before anything goes wrong.
+        t.leases_on(&clean, t.config()).await;
+        let workers = (0..6).map(|worker| {
+            let (given, env, name) = (given.clone(), env.clone(), name.clone());
+            let store = Faulty::new(t.store.clone(), env.clone(), |_| Fault::None);
+            let config = t.config();
+            tasks::spawn(async move {
+                let leases = Leases::open(env.clone(), &store, &config).await.expect("the buckets open");
+                let faults = Faulty::seeded(store.clone(), env.clone(), odds);
+                let faulty = Leases::open(env.clone(), &faults, &config).await;
+                // The boot itself may meet a fault, and then says so.
+                let faulty = match faulty {
+                    Ok(faulty) => faulty,
+                    Err(error) => return assert!(error.to_string().contains("unknown"), "{error}"),
+                };
+                let ask = Terms::new(resource(&name), format!("n{worker}:1"), leases.lease_ttl());
+                for _ in 0..40 {
+                    match faulty.claim(&ask).await {
+                        Ok(Claim::Held(mut lease)) => {
+                            let before = given.lock().insert(lease.epoch(), ask.owner.clone());
+                            assert!(
+                                before.is_none_or(|owner| owner == ask.owner),
+                                "epoch {} given twice",
+                                lease.epoch()
+                            );
+                            if let Ok(answer) = faulty.renew(&mut lease).await {
+                                // Only this owner's own give-back may end it: nobody else claims what is held.
+                                if answer == Renew::Lost {
+                                    let stands = leases.get(&resource(&name)).await.unwrap();
+                                    assert!(
+                                        stands.is_none_or(|v| (v.owner, v.epoch) != (ask.owner.clone(), lease.epoch()))
+                                    );
+                                }
+                            }
+                            let _unknown_lapses_by_itself = faulty.release(&lease).await;
+                        }
+                        Ok(Claim::Refused(Refusal::Held { by, .. })) => assert_ne!(by, ask.owner, "a winner told no"),
+                        Ok(Claim::Refused(other)) => panic!("{other}"),
+                        Err(Error::Unknown(_)) => {}
+                        Err(Error::BadArgument(error)) => panic!("{error}"),
+                    }
+                    env.sleep(env.jitter(Duration::from_millis(3))).await;
+                }
+            })
+        });
+        join_all(workers.map(tasks::Task::join)).await;
+        assert!(!given.lock().is_empty(), "somebody held it");
+    }
+}
+
+/// Of a hundred writes at one expectation exactly one is stored, every round.
+pub async fn one_expectation_is_met_once<S: Store>(t: Fixture<S>) {
+    use engine::store::{Bucket, BucketSpec, Put, Write};
+    let spec = BucketSpec { name: format!("{}_x", t.prefix), age: None, raise_age: false, replicas: t.replicas };
+    let bucket = t.store.open(&spec).await.unwrap();
+    let key = resource("seat:a").key().clone();
+    let mut stands = 0;
+    for round in 0..20 {
+        let writes = (0..100).map(|i| {
+            let (bucket, key) = (bucket.clone(), key.clone());
+            tasks::spawn(async move {
+                let value = Write::Value(format!("{round}-{i}").into());
+                bucket.put(&key, value, Expect::At(stands)).await.expect("a definite answer")
+            })
+        });
+        let stored: Vec<u64> = join_all(writes.map(tasks::Task::join))
+            .await
+            .into_iter()
+            .filter_map(|put| match put {
+                Put::Stored(revision) => Some(revision),
+                Put::Lost(_) => None,
+            })
+            .collect();
+        assert_eq!(stored.len(), 1, "round {round}: {stored:?}");
+        assert!(stored[0] > stands);
+        stands = stored[0];
+    }
+}

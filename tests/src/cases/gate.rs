@@ -1,0 +1,115 @@
+//! The protocol gate.
+
+use engine::lease::{Config, Refusal, Release};
+use engine::store::Store;
+use engine::store::counting::Counting;
+
+use crate::{Fixture, eventually, held, refused, resource, terms};
+
+/// A live seat or presence lease of an older protocol closes the gate for seats, by name; its release opens it.
+pub async fn an_older_lease_closes_the_gate<S: Store>(t: Fixture<S>) {
+    let (old, new) = (t.leases_at(3).await, t.leases_at(4).await);
+    for name in ["node:n1", "seat:a"] {
+        let lease = held(&old, &terms(&old, name, "n1:1")).await;
+        let refusal = refused(&new, &terms(&new, "seat:b", "n2:1")).await;
+        let Refusal::OlderProtocol { older } = refusal else { panic!("{refusal:?}") };
+        assert_eq!((older.resource.name(), older.protocol), (name, 3));
+        assert_eq!(new.older_protocol().await.unwrap(), Some(older), "asking tells the same");
+        assert_eq!(new.get(&resource("seat:b")).await.unwrap(), None, "a gate refusal writes nothing");
+        assert_eq!(old.release(&lease).await.unwrap(), Release::Released);
+        assert_eq!(new.older_protocol().await.unwrap(), None);
+    }
+    let lease = held(&new, &terms(&new, "seat:b", "n2:1")).await;
+    assert_eq!(lease.epoch(), 1, "and burns no epoch");
+}
+
+/// A duty of an older protocol closes nothing, and neither presence nor duties wait for the gate.
+pub async fn the_gate_is_about_seats<S: Store>(t: Fixture<S>) {
+    let (old, new) = (t.leases_at(3).await, t.leases_at(4).await);
+    held(&old, &terms(&old, "worker:a", "n1:1")).await;
+    held(&new, &terms(&new, "seat:a", "n2:1")).await;
+    held(&old, &terms(&old, "node:n1", "n1:1")).await;
+    held(&new, &terms(&new, "node:n2", "n2:1")).await;
+    held(&new, &terms(&new, "worker:b", "n2:1")).await;
+    refused(&new, &terms(&new, "seat:b", "n2:1")).await;
+    held(&old, &terms(&old, "seat:b", "n1:1")).await;
+}
+
+/// A peer that holds the resource outranks the gate, and the holder's own claim again passes it.
+pub async fn a_holder_outranks_the_gate<S: Store>(t: Fixture<S>) {
+    let (old, new) = (t.leases_at(3).await, t.leases_at(4).await);
+    held(&new, &terms(&new, "seat:a", "n2:1")).await;
+    held(&old, &terms(&old, "node:n1", "n1:1")).await;
+    let refusal = refused(&new, &terms(&new, "seat:a", "n3:1")).await;
+    assert_eq!(refusal, Refusal::Held { by: "n2:1".into(), epoch: Some(1) });
+    assert_eq!(held(&new, &terms(&new, "seat:a", "n2:1")).await.epoch(), 1);
+}
+
+/// Every older lease written before the gate is asked is seen, each time another one.
+pub async fn the_gate_sees_every_lease_written_before<S: Store>(t: Fixture<S>) {
+    let (old, new) = (t.leases_at(3).await, t.leases_at(4).await);
+    let mut before = held(&old, &terms(&old, "seat:s0", "n1:1")).await;
+    for i in 1..10 {
+        // The one that was seen last goes, another comes: the remembered witness is not enough.
+        let next = held(&old, &terms(&old, &format!("seat:s{i}"), "n1:1")).await;
+        old.release(&before).await.unwrap();
+        let older = new.older_protocol().await.unwrap().expect("an older lease");
+        assert_eq!(older.resource.name(), format!("seat:s{i}"));
+        before = next;
+    }
+    old.release(&before).await.unwrap();
+    assert_eq!(new.older_protocol().await.unwrap(), None);
+}
+
+/// Asking the gate costs the same however many leases are held, open or closed.
+pub async fn the_gates_cost_does_not_grow<S: Store>(t: Fixture<S>) {
+    let counting = Counting::new(t.store.clone());
+    let new = t.leases_on(&counting, Config { protocol: 4, ..t.config() }).await;
+    let cost = async || {
+        counting.take();
+        let older = new.older_protocol().await.unwrap();
+        (older.is_some(), counting.take())
+    };
+    let (closed, bare) = cost().await;
+    assert!(!closed);
+    let mut held_by_new = 0;
+    let hold = async |leases: &engine::lease::Leases<Counting<S>>, from: usize| {
+        for i in from..from + 40 {
+            held(leases, &terms(leases, &format!("seat:s{i}"), "n1:1")).await;
+        }
+    };
+    hold(&new, held_by_new).await;
+    held_by_new += 40;
+    assert_eq!(cost().await, (false, bare));
+
+    let old = t.leases_at(3).await;
+    held(&old, &terms(&old, "node:old", "n0:1")).await;
+    let (closed, _) = cost().await;
+    assert!(closed);
+    let (_, with_witness) = cost().await;
+    let peers = t.leases_at(3).await;
+    for i in held_by_new..held_by_new + 40 {
+        held(&peers, &terms(&peers, &format!("seat:p{i}"), "n1:1")).await;
+    }
+    assert_eq!(cost().await, (true, with_witness));
+    assert_eq!((with_witness.list, with_witness.total()), (0, 2), "the index, and the witness");
+}
+
+/// A protocol that nobody speaks any more is retired, so that asking costs one read again.
+pub async fn a_protocol_out_of_use_is_retired<S: Store>(t: Fixture<S>) {
+    let config = Config { lease_ttl: std::time::Duration::from_millis(500), ..t.config() };
+    let counting = Counting::new(t.store.clone());
+    let new = t.leases_on(&counting, Config { protocol: 4, ..config.clone() }).await;
+    let old = t.leases_with(Config { protocol: 3, ..config }).await;
+    let lease = held(&old, &terms(&old, "seat:a", "n1:1")).await;
+    old.release(&lease).await.unwrap();
+    eventually(&t.env, "the older protocol is retired", || async {
+        counting.take();
+        assert_eq!(new.older_protocol().await.unwrap(), None);
+        (counting.take().total() == 1).then_some(())
+    })
+    .await;
+    // A node of that protocol may come back at any time, and is seen at once.
+    held(&old, &terms(&old, "seat:a", "n1:1")).await;
+    assert!(new.older_protocol().await.unwrap().is_some());
+}

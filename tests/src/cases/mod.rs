@@ -1,0 +1,8 @@
+//! The cases, a file for each part of the contract.
+
+pub mod claims;
+pub mod faults;
+pub mod gate;
+pub mod opening;
+pub mod stores;
+pub mod tenures;

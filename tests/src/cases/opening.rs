@@ -1,0 +1,77 @@
+//! Opening buckets: adopted as found, created when missing, refused when short of copies.
+
+use std::time::Duration;
+
+use coordproto::slot::{DUTIES, DUTY_TTL_MAX, LEASES};
+use engine::lease::{Config, Leases};
+use engine::store::counting::Counting;
+use engine::store::{Bucket, BucketSpec, OpenError, Store};
+
+use crate::{Fixture, held, resource, terms};
+
+/// The age that the first node asked for is in force for every node after it, and what they claim lasts that long.
+pub async fn the_first_nodes_ttl_is_in_force<S: Store>(t: Fixture<S>) {
+    let first = t.leases_of(Duration::from_secs(45)).await;
+    let second = t.leases_of(Duration::from_secs(10)).await;
+    assert_eq!(second.lease_ttl(), Duration::from_secs(45));
+    held(&second, &terms(&second, "seat:a", "n2:1")).await;
+    let view = first.get(&resource("seat:a")).await.unwrap().expect("held");
+    let lasts = view.deadline.duration_since(view.acquired_at.expect("a tenure has a beginning"));
+    assert!(lasts.as_secs() > 40, "{lasts:?}");
+}
+
+/// A fleet short of copies does not start, and both counts are named; one with more passes.
+pub async fn a_bucket_short_of_copies_is_refused<S: Store>(t: Fixture<S>) {
+    let open = async |replicas, prefix: &str| {
+        let config = Config { replicas, prefix: format!("{}_{prefix}", t.prefix), ..t.config() };
+        Leases::open(t.env.clone(), &t.store, &config).await.map(drop)
+    };
+    open(1, "one").await.unwrap();
+    let short = open(3, "one").await.unwrap_err();
+    let OpenError::Replicas { bucket, have, want } = &short else { panic!("{short}") };
+    assert_eq!((*have, *want), (1, 3));
+    assert!(bucket.starts_with(&t.prefix), "{short}");
+    assert!(short.to_string().contains("1 replica(s)") && short.to_string().contains("configured for 3"), "{short}");
+    open(t.replicas, "more").await.unwrap();
+    open(1, "more").await.unwrap();
+}
+
+/// The duties' age is raised to three hours, and never lowered.
+pub async fn the_duties_age_is_only_raised<S: Store>(t: Fixture<S>) {
+    for (prefix, found, want) in
+        [("short", DUTY_TTL_MAX / 3, DUTY_TTL_MAX), ("long", DUTY_TTL_MAX * 2, DUTY_TTL_MAX * 2)]
+    {
+        let config = Config { prefix: format!("{}_{prefix}", t.prefix), ..t.config() };
+        let spec = BucketSpec::of(&DUTIES, &config.prefix, config.lease_ttl, config.replicas);
+        t.store.open(&BucketSpec { age: Some(found), raise_age: false, ..spec.clone() }).await.unwrap();
+        t.leases_with(config).await;
+        let bucket = t.store.open(&BucketSpec { age: Some(found), raise_age: false, ..spec }).await.unwrap();
+        assert_eq!(bucket.age(), Some(want), "{prefix}");
+    }
+}
+
+/// What no broker can keep is refused before one is asked.
+pub async fn an_impossible_retention_is_refused_before_anything_is_asked<S: Store>(t: Fixture<S>) {
+    let counting = Counting::new(t.store.clone());
+    for (bad, rule) in [
+        (Config { lease_ttl: Duration::from_millis(99), ..t.config() }, "at least 100ms"),
+        (Config { replicas: 2, ..t.config() }, "1, 3 or 5"),
+        (Config { replicas: 0, ..t.config() }, "1, 3 or 5"),
+        (Config { prefix: "a b".into(), ..t.config() }, "A-Z a-z 0-9 _ -"),
+    ] {
+        let error = Leases::open(t.env.clone(), &counting, &bad).await.map(drop).unwrap_err();
+        assert!(matches!(error, OpenError::BadArgument(_)) && error.to_string().contains(rule), "{error}");
+    }
+    assert_eq!(counting.take().total(), 0);
+}
+
+/// Opening at once from many nodes ends well for all of them, on one set of buckets.
+pub async fn many_nodes_open_at_once<S: Store>(t: Fixture<S>) {
+    let all = futures_util::future::join_all((0..8).map(|_| t.leases())).await;
+    held(&all[0], &terms(&all[0], "seat:a", "n1:1")).await;
+    for leases in &all {
+        assert_eq!(leases.get(&resource("seat:a")).await.unwrap().expect("held").owner, "n1:1");
+    }
+    let spec = BucketSpec::of(&LEASES, &t.prefix, Duration::from_secs(1), t.replicas);
+    assert_eq!(t.store.open(&spec).await.unwrap().age(), Some(Duration::from_secs(45)));
+}

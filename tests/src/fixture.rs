@@ -1,0 +1,102 @@
+//! What a case stands on: a store, a prefix of its own, and a clock.
+
+use std::future::Future;
+use std::time::Duration;
+
+use coordproto::key::{Class, Resource};
+use engine::env::Env;
+use engine::lease::{Claim, Config, Lease, Leases, Refusal, Terms};
+use engine::store::Store;
+
+/// How long a condition may take to come true before a test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a case is given.
+pub struct Fixture<S> {
+    /// The clock and the randomness.
+    pub env: Env,
+    /// The store under test.
+    pub store: S,
+    /// What the names of this case's buckets begin with.
+    pub prefix: String,
+    /// How many copies the store keeps.
+    pub replicas: u8,
+}
+
+impl<S: Store> Fixture<S> {
+    /// The configuration of this case's leases.
+    pub fn config(&self) -> Config {
+        Config { prefix: self.prefix.clone(), replicas: self.replicas, ..Config::default() }
+    }
+
+    /// Leases at the shipped settings.
+    pub async fn leases(&self) -> Leases<S> {
+        self.leases_with(self.config()).await
+    }
+
+    /// Leases whose seats end within `ttl`.
+    pub async fn leases_of(&self, lease_ttl: Duration) -> Leases<S> {
+        self.leases_with(Config { lease_ttl, ..self.config() }).await
+    }
+
+    /// Leases at another protocol.
+    pub async fn leases_at(&self, protocol: u32) -> Leases<S> {
+        self.leases_with(Config { protocol, ..self.config() }).await
+    }
+
+    /// Leases at settings of the case's own.
+    pub async fn leases_with(&self, config: Config) -> Leases<S> {
+        self.leases_on(&self.store, config).await
+    }
+
+    /// Leases over another store, a decorated one for instance.
+    pub async fn leases_on<T: Store>(&self, store: &T, config: Config) -> Leases<T> {
+        Leases::open(self.env.clone(), store, &config).await.expect("the buckets open")
+    }
+}
+
+/// Waits until `probe` answers something, and fails with what was waited for when it does not.
+pub async fn eventually<T, F>(env: &Env, what: &str, mut probe: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    let until = env.now() + PATIENCE;
+    loop {
+        if let Some(value) = probe().await {
+            return value;
+        }
+        assert!(env.now() < until, "not within {PATIENCE:?}: {what}");
+        env.sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A resource by a name that is known to be good.
+pub fn resource(name: &str) -> Resource {
+    Resource::parse(name).expect("a good name")
+}
+
+/// A class by a name that is known to be good.
+pub fn class(name: &str) -> Class {
+    Class::parse(name).expect("a good class")
+}
+
+/// Terms at the TTL in force.
+pub fn terms<S: Store>(leases: &Leases<S>, name: &str, owner: &str) -> Terms {
+    Terms::new(resource(name), owner, leases.lease_ttl())
+}
+
+/// Claims, and expects to be granted.
+pub async fn held<S: Store>(leases: &Leases<S>, terms: &Terms) -> Lease {
+    match leases.claim(terms).await.expect("a definite answer") {
+        Claim::Held(lease) => lease,
+        Claim::Refused(refusal) => panic!("{} for {}: refused: {refusal}", terms.resource, terms.owner),
+    }
+}
+
+/// Claims, and expects to be refused.
+pub async fn refused<S: Store>(leases: &Leases<S>, terms: &Terms) -> Refusal {
+    match leases.claim(terms).await.expect("a definite answer") {
+        Claim::Held(lease) => panic!("{} for {}: held at epoch {}", terms.resource, terms.owner, lease.epoch()),
+        Claim::Refused(refusal) => refusal,
+    }
+}

@@ -1,0 +1,127 @@
+//! The contract of the store and of the leases: every case on the memory twin, on one broker and on three.
+
+use std::process::Command;
+
+mod arms;
+
+/// Lists the cases once, and makes a test of each on every arm.
+macro_rules! contract {
+    ($($module:ident { $($case:ident)* })*) => {
+        /// The cases of each file, as they are run.
+        const CASES: &[(&str, &[&str])] = &[$((stringify!($module), &[$(stringify!($case)),*])),*];
+
+        contract!(@arm memory [$($module { $($case)* })*]);
+        contract!(@arm one_broker [$($module { $($case)* })*]);
+        contract!(@arm three_brokers [$($module { $($case)* })*]);
+    };
+    (@arm $arm:ident [$($module:ident { $($case:ident)* })*]) => {
+        mod $arm {
+            $($(
+                #[test]
+                fn $case() {
+                    crate::arms::$arm(stringify!($case), |fixture| Box::pin(tests::cases::$module::$case(fixture)));
+                }
+            )*)*
+        }
+    };
+}
+
+contract! {
+    stores {
+        a_write_meets_its_expectation_or_loses
+        a_removal_leaves_a_marker
+        a_purge_erases_no_later_revision
+        a_listing_is_the_live_keys_of_its_filter
+        a_listing_under_rewrites_is_never_short
+        a_watch_begins_with_a_listing_and_misses_no_change
+        a_record_ends_with_the_buckets_age
+        a_value_above_the_ceiling_is_refused
+        the_brokers_clock_has_reached_what_was_written
+    }
+    claims {
+        a_fresh_resource_is_granted_at_epoch_one
+        a_free_resource_reads_as_none
+        a_peer_is_refused_and_told_by_whom
+        the_holders_own_claim_again_keeps_its_epoch
+        a_released_resource_is_granted_at_the_next_epoch
+        a_lapsed_resource_is_granted_at_the_next_epoch
+        a_live_lease_is_never_stolen
+        a_duty_may_last_three_hours_and_no_longer
+        a_short_lease_ends_at_its_own_deadline
+        awkward_names_survive_the_trip
+        bad_arguments_are_refused_before_any_write
+        hints_and_meta_are_kept_until_replaced
+        a_class_lists_its_live_leases
+        thirty_two_at_once_have_one_winner_at_epoch_one
+        sixteen_claims_of_one_owner_share_one_epoch
+        no_epoch_is_given_to_two_owners
+    }
+    tenures {
+        a_renewal_moves_the_deadline_and_nothing_else
+        a_renewed_lease_outlives_its_ttl
+        a_renewal_can_carry_a_new_status
+        a_lapsed_lease_is_lost_to_its_holder
+        a_former_holder_touches_nothing
+        a_burst_answers_for_every_lease
+        what_does_not_decode_is_unknown_and_never_free
+        a_removed_lease_reads_as_free
+    }
+    gate {
+        an_older_lease_closes_the_gate
+        the_gate_is_about_seats
+        a_holder_outranks_the_gate
+        the_gate_sees_every_lease_written_before
+        the_gates_cost_does_not_grow
+        a_protocol_out_of_use_is_retired
+    }
+    opening {
+        the_first_nodes_ttl_is_in_force
+        a_bucket_short_of_copies_is_refused
+        the_duties_age_is_only_raised
+        an_impossible_retention_is_refused_before_anything_is_asked
+        many_nodes_open_at_once
+    }
+    faults {
+        a_store_that_cannot_be_asked_is_unknown_in_every_verb
+        an_unanswered_renewal_may_still_land
+        a_claim_without_an_answer_gives_the_resource_back
+        an_abandoned_claim_leaves_the_next_one_granted
+        a_stale_read_is_unknown_and_never_lost
+        one_lost_reply_is_not_a_lost_lease
+        no_fault_breaks_the_fence
+        one_expectation_is_met_once
+    }
+}
+
+/// Every case that is written is run, and on every arm.
+#[test]
+fn no_case_is_skipped_on_any_arm() {
+    let sources = [
+        ("stores", include_str!("../src/cases/stores.rs")),
+        ("claims", include_str!("../src/cases/claims.rs")),
+        ("tenures", include_str!("../src/cases/tenures.rs")),
+        ("gate", include_str!("../src/cases/gate.rs")),
+        ("opening", include_str!("../src/cases/opening.rs")),
+        ("faults", include_str!("../src/cases/faults.rs")),
+    ];
+    let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let mut cases = 0;
+    for (module, source) in sources {
+        let written: Vec<&str> = source
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub async fn "))
+            .filter_map(|rest| rest.split(['<', '(']).next())
+            .collect();
+        let (_, run) = CASES.iter().find(|(name, _)| *name == module).expect("the file is listed");
+        assert_eq!(written, *run, "the cases of {module}.rs");
+        for arm in ["memory", "one_broker", "three_brokers"] {
+            for case in &written {
+                assert!(listed.lines().any(|line| line == format!("{arm}::{case}: test")), "{arm}::{case}");
+                cases += 1;
+            }
+        }
+    }
+    let run: usize = CASES.iter().map(|(_, cases)| cases.len()).sum();
+    assert_eq!(cases, 3 * run, "arms times cases");
+}

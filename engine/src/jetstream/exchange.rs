@@ -59,12 +59,13 @@ impl Call<'_> {
         self.unknown(Doubt { cause, landing })
     }
 
-    fn message(&self, reply: Subject) -> OutboundMessage {
+    /// The message to send. Only the first carries headers: what is sent again is a read, and reads have none.
+    fn message(&mut self, reply: Subject) -> OutboundMessage {
         OutboundMessage {
             subject: self.subject.clone(),
             reply: Some(reply),
             payload: self.payload.clone(),
-            headers: self.headers.clone(),
+            headers: self.headers.take(),
         }
     }
 }
@@ -93,7 +94,7 @@ impl Jetstream {
     /// answer was none; a write is sent once.
     pub(super) async fn exchange<T>(
         &self,
-        call: Call<'_>,
+        mut call: Call<'_>,
         judge: impl Fn(&Message) -> Judged<T>,
     ) -> Result<T, Unknown> {
         let _permit = self.permit(&call).await?;

@@ -237,7 +237,7 @@ async fn first_connection(
     let by = env.now() + within;
     let mut reason = "not tried".to_owned();
     while env.now() < by {
-        match env.within(by, base.clone().connect(addresses)).await {
+        match env.within(by, Box::pin(base.clone().connect(addresses))).await {
             Ok(Ok(client)) => return Ok(client),
             Ok(Err(source)) => match source.kind() {
                 ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Tls => {

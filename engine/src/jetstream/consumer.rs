@@ -29,8 +29,8 @@ const ORPHAN: Duration = Duration::from_secs(5);
 const STALLED: &str = "Nats-Consumer-Stalled";
 
 impl Jetstream {
-    /// Creates a consumer; answers how many messages it has to deliver. One that stands with the same configuration is as
-    /// good as created.
+    /// Creates a consumer; answers how many messages it had to deliver when it was made. One that stands with the same
+    /// configuration is as good as created, and so this is asked again until the deadline.
     ///
     /// # Errors
     /// Unknown when there is no answer, or the broker cannot do it; the log has the broker's words. In a cluster this needs
@@ -52,7 +52,8 @@ impl Jetstream {
         self.exchange(call, |message| verdict::create_consumer(status(message), &message.payload)).await
     }
 
-    /// Deletes a consumer; answers whether there was one.
+    /// Deletes a consumer; asked again until the deadline. Answers whether there was one, as far as the request that was
+    /// answered could tell.
     ///
     /// # Errors
     /// Unknown when there is no answer, or not a leader's.

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error ends with it")]
 
-use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use std::{fs, io, thread};
 
 use async_nats::ConnectOptions;
 use bytes::Bytes;
@@ -52,6 +52,24 @@ impl Server {
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Stops the server where it stands. The signal is delivered to one thread after another; all must have stopped.
+    fn freeze(&self) {
+        self.signal(rustix::process::Signal::STOP);
+        let stopped = |stat: String| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
+        let tasks = format!("/proc/{}/task", self.child.id());
+        while !fs::read_dir(&tasks)
+            .unwrap()
+            .filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok())
+            .all(stopped)
+        {
+            thread::yield_now();
+        }
+    }
+
+    fn thaw(&self) {
+        self.signal(rustix::process::Signal::CONT);
     }
 
     fn kill(&mut self) {
@@ -264,13 +282,13 @@ async fn a_pass_asked_for_more_than_once_is_one_pass() {
     for key in ["a", "b", "c"] {
         stored(put(&js, key, Write::at(0), "v").await);
     }
-    server.signal(rustix::process::Signal::STOP);
+    server.freeze();
     let opening = {
         let js = js.clone();
         tasks::spawn(async move { js.pass(STREAM, "$KV.t.>", js.deadline()).await.unwrap() })
     };
     until(&js, async || js.stats().resends >= 2).await;
-    server.signal(rustix::process::Signal::CONT);
+    server.thaw();
     let mut pass = opening.join().await;
     assert_eq!((pass.to_deliver(), consumers(&js).await), (3, 1));
     for pending in [2, 1, 0] {
@@ -287,7 +305,7 @@ async fn a_lost_connection_ends_what_is_under_way_and_comes_back() {
     let mut pass = js.pass(STREAM, "$KV.t.>", js.deadline()).await.unwrap();
     let mut link = js.link();
     // Frozen, the server answers nothing, so that all of these are under way when it dies.
-    server.signal(rustix::process::Signal::STOP);
+    server.freeze();
     let far = js.env().now() + Duration::from_secs(300);
     let under_way: Vec<_> = (0..100)
         .map(|n| {
@@ -331,7 +349,7 @@ async fn a_read_asks_again_until_its_deadline_and_a_write_does_not() {
     let server = server();
     let js = bucket(&server).await;
     stored(put(&js, "a", Write::at(0), "v").await);
-    server.signal(rustix::process::Signal::STOP);
+    server.freeze();
     let soon = js.env().now() + Duration::from_secs(1);
     let before = js.stats();
     let (read, write) =
@@ -343,7 +361,7 @@ async fn a_read_asks_again_until_its_deadline_and_a_write_does_not() {
     assert!(spent.resends >= 2, "{spent:?}");
     assert_eq!(spent.in_flight, 0);
     // The replies to all of them come late, reach nobody, and leave the connection in order.
-    server.signal(rustix::process::Signal::CONT);
+    server.thaw();
     until(&js, async || js.stats().since(&before).late >= 2 + spent.resends).await;
     assert_eq!(last(&js, "a").await.unwrap().unwrap().revision, 2);
 }
@@ -353,10 +371,10 @@ async fn a_frozen_broker_is_noticed() {
     let server = server();
     let js = bucket(&server).await;
     let mut link = js.link();
-    server.signal(rustix::process::Signal::STOP);
+    server.freeze();
     link.wait_for(|link| !link.up).await.unwrap();
     assert_eq!(last(&js, "a").await.unwrap_err().cause, Cause::Disconnected);
-    server.signal(rustix::process::Signal::CONT);
+    server.thaw();
     until(&js, async || last(&js, "a").await == Ok(None)).await;
 }
 

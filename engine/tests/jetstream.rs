@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error ends with it")]
 
-use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use std::{fs, io, thread};
+use std::{fs, thread};
 
 use async_nats::ConnectOptions;
 use bytes::Bytes;
@@ -13,6 +11,7 @@ use coordproto::answer::{Cause, Error, Landing, Unknown};
 use coordproto::api::requests::{Storage, StreamConfig};
 use coordproto::api::verdict::Created;
 use coordproto::api::{Leadership, Marker, Put, Race, Stored};
+use engine::broker::{Cluster, Member, Settings};
 use engine::env::Env;
 use engine::jetstream::{Jetstream, Kind, Meter, Options, Tombstone, Write};
 use engine::tasks;
@@ -24,41 +23,22 @@ const LEADERLESS: &str =
     r#"{"error":{"code":503,"err_code":10008,"description":"unavailable"},"stream":"KV_x","seq":0}"#;
 
 /// A broker for one test.
-struct Server {
-    child: Child,
-    port: u16,
-    directory: tempfile::TempDir,
-}
+struct Server(Cluster);
 
-fn server() -> Server {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-    let directory = tempfile::tempdir().unwrap();
-    Server { child: start(port, &directory).unwrap(), port, directory }
-}
-
-fn start(port: u16, directory: &tempfile::TempDir) -> io::Result<Child> {
-    Command::new("nats-server")
-        .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
-        .arg(directory.path())
-        .stderr(Stdio::null())
-        .spawn()
+async fn server() -> Server {
+    Server(Cluster::start(Settings::new(1), Env::system()).await.unwrap())
 }
 
 impl Server {
-    fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
+    fn member(&self) -> &Member {
+        &self.0.members()[0]
     }
 
     /// Stops the server where it stands. The signal is delivered to one thread after another; all must have stopped.
     fn freeze(&self) {
-        self.signal(rustix::process::Signal::STOP);
+        self.member().pause().unwrap();
         let stopped = |stat: String| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
-        let tasks = format!("/proc/{}/task", self.child.id());
+        let tasks = format!("/proc/{}/task", self.member().pid().unwrap());
         while !fs::read_dir(&tasks)
             .unwrap()
             .filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok())
@@ -69,28 +49,25 @@ impl Server {
     }
 
     fn thaw(&self) {
-        self.signal(rustix::process::Signal::CONT);
+        self.member().resume().unwrap();
     }
 
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    async fn kill(&self) {
+        self.member().kill().await.unwrap();
     }
 
-    fn start(&mut self) {
-        self.child = start(self.port, &self.directory).unwrap();
+    async fn start(&self) {
+        self.member().start().await.unwrap();
     }
-}
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    async fn options(&self) -> ConnectOptions {
+        self.0.access().connect_options().await.unwrap()
     }
 }
 
 async fn connect(server: &Server) -> Jetstream {
-    Jetstream::connect(Env::seeded(1), &[server.url()], ConnectOptions::new(), Options::named("test")).await.unwrap()
+    let (urls, base) = (server.0.access().urls(), server.options().await);
+    Jetstream::connect(Env::seeded(1), urls, base, Options::named("test")).await.unwrap()
 }
 
 /// A connection, and a bucket of one-revision records.
@@ -131,7 +108,7 @@ fn stored(put: Put) -> u64 {
 
 #[tokio::test]
 async fn a_record_lives_through_its_revisions() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     assert_eq!(last(&js, "a").await, Ok(None));
     let first = stored(put(&js, "a", Write::at(0), "one").await);
@@ -158,7 +135,7 @@ async fn a_record_lives_through_its_revisions() {
 
 #[tokio::test]
 async fn the_index_names_every_subject_and_only_those_asked_for() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     for key in ["a.x", "a.y", "b.x"] {
         stored(put(&js, key, Write::at(0), "v").await);
@@ -174,7 +151,7 @@ async fn the_index_names_every_subject_and_only_those_asked_for() {
 
 #[tokio::test]
 async fn a_configuration_is_read_changed_and_sent_back() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     let config = async || js.info(STREAM, None, js.deadline()).await.unwrap().unwrap().config().unwrap();
     let mut changed = config().await;
@@ -187,7 +164,7 @@ async fn a_configuration_is_read_changed_and_sent_back() {
 
 #[tokio::test]
 async fn a_stream_made_again_is_not_taken_for_a_stale_answer() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     stored(put(&js, "a", Write::at(0), "v").await);
     assert_eq!(js.info(STREAM, None, js.deadline()).await.unwrap().unwrap().last_seq, 1);
@@ -200,7 +177,7 @@ async fn a_stream_made_again_is_not_taken_for_a_stale_answer() {
 
 #[tokio::test]
 async fn a_write_that_no_stream_takes_did_not_happen() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     let lost = js.put("$KV.none.a", Write::at(0), Bytes::new(), js.deadline()).await;
     assert_eq!(lost, Err(Unknown::settled("put", "$KV.none.a", Cause::NoResponders).into()));
@@ -208,7 +185,7 @@ async fn a_write_that_no_stream_takes_did_not_happen() {
 
 #[tokio::test]
 async fn a_value_over_the_limit_is_refused_and_harms_nobody() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     let write =
         async |len: usize| js.put("$KV.t.big", Write::default(), Bytes::from(vec![b'x'; len]), js.deadline()).await;
@@ -230,7 +207,7 @@ async fn a_value_over_the_limit_is_refused_and_harms_nobody() {
 
 #[tokio::test]
 async fn a_pass_delivers_every_record_and_then_every_change() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     for n in 0..300 {
         stored(put(&js, &format!("a.{n:03}"), Write::at(0), "v").await);
@@ -269,7 +246,7 @@ async fn consumers(js: &Jetstream) -> u64 {
 
 #[tokio::test]
 async fn a_pass_that_is_dropped_leaves_no_consumer_behind() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     drop(js.pass(STREAM, "$KV.t.>", js.deadline()).await.unwrap());
     until(&js, async || consumers(&js).await == 0).await;
@@ -277,7 +254,7 @@ async fn a_pass_that_is_dropped_leaves_no_consumer_behind() {
 
 #[tokio::test]
 async fn a_pass_that_took_several_consumers_leaves_one() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     for key in ["a", "b", "c"] {
         stored(put(&js, key, Write::at(0), "v").await);
@@ -301,7 +278,7 @@ async fn a_pass_that_took_several_consumers_leaves_one() {
 
 #[tokio::test]
 async fn a_lost_connection_ends_what_is_under_way_and_comes_back() {
-    let mut server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     let mut pass = js.pass(STREAM, "$KV.t.>", js.deadline()).await.unwrap();
     let mut link = js.link();
@@ -322,7 +299,7 @@ async fn a_lost_connection_ends_what_is_under_way_and_comes_back() {
         .collect();
     // Every write, and as many reads as may be under way.
     until(&js, async || js.stats().in_flight == 100 + 64).await;
-    server.kill();
+    server.kill().await;
     for task in under_way {
         let (read, write) = task.join().await;
         assert_eq!((read.cause, read.landing), (Cause::Disconnected, Landing::Settled));
@@ -339,7 +316,7 @@ async fn a_lost_connection_ends_what_is_under_way_and_comes_back() {
     assert!(js.publish("$KV.t.a", Bytes::new()).await.is_err());
     assert_eq!(js.stats().total(), sent);
 
-    server.start();
+    server.start().await;
     link.wait_for(|link| link.up).await.unwrap();
     until(&js, async || last(&js, "fresh").await == Ok(None)).await;
     stored(put(&js, "fresh", Write::at(0), "v").await);
@@ -347,7 +324,7 @@ async fn a_lost_connection_ends_what_is_under_way_and_comes_back() {
 
 #[tokio::test]
 async fn a_read_asks_again_until_its_deadline_and_a_write_does_not() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     stored(put(&js, "a", Write::at(0), "v").await);
     server.freeze();
@@ -369,7 +346,7 @@ async fn a_read_asks_again_until_its_deadline_and_a_write_does_not() {
 
 #[tokio::test]
 async fn a_frozen_broker_is_noticed() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     let mut link = js.link();
     server.freeze();
@@ -381,7 +358,7 @@ async fn a_frozen_broker_is_noticed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_requests_than_may_be_under_way_take_their_turns() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     let work: Vec<_> = (0..3000)
         .map(|n| {
@@ -403,7 +380,7 @@ async fn more_requests_than_may_be_under_way_take_their_turns() {
 
 #[tokio::test]
 async fn one_of_many_writers_at_one_revision_wins() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     let mut revision = stored(put(&js, "a", Write::at(0), "v").await);
     for _ in 0..50 {
@@ -417,7 +394,7 @@ async fn one_of_many_writers_at_one_revision_wins() {
 
 #[tokio::test]
 async fn an_operation_is_told_what_it_cost() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     let (revision, cost) = Meter::measure(async { stored(put(&js, "a", Write::at(0), "v").await) }).await;
     assert_eq!((cost.requests, cost.rounds, cost.resends), (1, 1, 0));
@@ -432,7 +409,7 @@ async fn an_operation_is_told_what_it_cost() {
 
 /// A member of a cluster that does not exist: it hears `subject` and answers every message with `replies`, one after another.
 async fn member(server: &Server, subject: &str, replies: &'static [&'static str]) -> tasks::Task<()> {
-    let client = async_nats::connect(server.url()).await.unwrap();
+    let client = server.options().await.connect(server.0.access().urls()).await.unwrap();
     let mut heard = client.subscribe(subject.to_owned()).await.unwrap();
     // The server takes a connection's commands in order: once it has answered a later one, it knows the subscription.
     let echo = client.new_inbox();
@@ -450,7 +427,7 @@ async fn member(server: &Server, subject: &str, replies: &'static [&'static str]
 
 #[tokio::test]
 async fn a_stale_members_error_does_not_hide_the_leaders_acknowledgement() {
-    let server = server();
+    let server = server().await;
     let js = connect(&server).await;
     const ACK: &str = r#"{"stream":"KV_x","seq":9}"#;
     const BEHIND: &str =
@@ -467,7 +444,7 @@ async fn a_stale_members_error_does_not_hide_the_leaders_acknowledgement() {
 
 #[tokio::test]
 async fn an_error_that_nothing_better_follows_is_the_answer_long_before_the_deadline() {
-    let server = server();
+    let server = server().await;
     let js = connect(&server).await;
     const NONE: &str =
         r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 0"},"stream":"KV_x","seq":0}"#;
@@ -481,7 +458,7 @@ async fn an_error_that_nothing_better_follows_is_the_answer_long_before_the_dead
 
 #[tokio::test]
 async fn a_read_waits_past_members_without_a_leader() {
-    let server = server();
+    let server = server().await;
     let js = bucket(&server).await;
     stored(put(&js, "a", Write::at(0), "v").await);
     let _member = member(&server, "$JS.API.STREAM.MSG.GET.KV_t", &[LEADERLESS, "garbage"]).await;

@@ -36,8 +36,9 @@ impl Passwords {
 pub(super) struct Config<'a> {
     pub(super) name: &'a str,
     pub(super) client: SocketAddr,
-    /// This member's route port, and those of all members, this one included; `None` for a server on its own.
-    pub(super) routes: Option<(SocketAddr, &'a [SocketAddr])>,
+    /// Every member's route port, in the order of the members, and which of them is this one's; `None` for a server on its
+    /// own.
+    pub(super) routes: Option<(&'a [SocketAddr], usize)>,
     pub(super) sync: SyncInterval,
     pub(super) passwords: &'a Passwords,
 }
@@ -63,9 +64,15 @@ impl Config<'_> {
              system_account: SYS\n",
             self.name, self.client,
         );
-        if let Some((own, all)) = self.routes {
+        if let Some((all, own_index)) = self.routes {
+            // Of two members the later one dials the earlier one, never both: servers that dial each other at once close
+            // both connections as duplicates and try again after a second, and a vote for the first meta leader that falls
+            // into it is lost, for 4 to 9 s. The list still has as many entries as there are members, since the size that
+            // the meta group is founded with is its length: the rest is the member's own address, which it skips.
+            let own = all[own_index];
+            let dialled = (0..all.len()).map(|index| all[index.min(own_index)]);
             let all: Vec<_> =
-                all.iter().map(|address| format!("    \"nats-route://{ROUTE_USER}:{route}@{address}\"\n")).collect();
+                dialled.map(|address| format!("    \"nats-route://{ROUTE_USER}:{route}@{address}\"\n")).collect();
             text.push_str(&format!(
                 "cluster {{\n\
                  \x20 name: \"crewlet\"\n\

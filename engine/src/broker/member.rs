@@ -27,6 +27,8 @@ pub struct Member {
     pub(super) directory: PathBuf,
     pub(super) client: Port,
     pub(super) _route: Option<Port>,
+    /// The account of the streams, through this member alone.
+    pub(super) user: Access,
     /// The system account, through this member alone.
     pub(super) system: Access,
     pub(super) slot: Arc<Slot>,

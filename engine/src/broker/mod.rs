@@ -1,6 +1,6 @@
 //! The embedded broker: a real nats-server, found or provisioned, configured, supervised and clustered from one call.
 //!
-//! [`Cluster::start`] ends with a NATS that has acknowledged a write on every member. [`resolve`] says which binary runs, and
+//! [`Cluster::start`] ends with a NATS that has acknowledged a write through every member. [`resolve`] says which binary runs, and
 //! [`Access`] how to connect, to an embedded cluster or to a NATS that somebody else runs. What this is not: a process
 //! manager. A member that ends is reported and stays down until somebody starts it.
 //!

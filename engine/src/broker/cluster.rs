@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::access::Access;
-use super::config::{Config, Passwords, SYSTEM_USER, USER};
+use super::config::{Config, Passwords, SYSTEM_USER, TRIAL_USER, USER};
 use super::directory::{self, Directory};
 use super::member::{self, Member};
 use super::ports::Port;
@@ -110,10 +110,12 @@ impl Cluster {
                 passwords: &passwords,
             };
             written.write(&config).map_err(directory::failed("write", &config))?;
+            let through = |user, password| Access::embedded(vec![urls[index].clone()], user, password);
             members.push(Member {
                 index,
-                user: Access::embedded(vec![urls[index].clone()], USER, &passwords.user),
-                system: Access::embedded(vec![urls[index].clone()], SYSTEM_USER, &passwords.system),
+                user: through(USER, &passwords.user),
+                trial: through(TRIAL_USER, &passwords.trial),
+                system: through(SYSTEM_USER, &passwords.system),
                 slot: Slot::new(&name, &env, exit_sender.clone()),
                 name,
                 binary: binary.path.clone(),

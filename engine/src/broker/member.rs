@@ -29,6 +29,8 @@ pub struct Member {
     pub(super) _route: Option<Port>,
     /// The account of the streams, through this member alone.
     pub(super) user: Access,
+    /// The account that readiness is tried out in, through this member alone.
+    pub(super) trial: Access,
     /// The system account, through this member alone.
     pub(super) system: Access,
     pub(super) slot: Arc<Slot>,

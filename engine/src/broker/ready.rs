@@ -22,12 +22,12 @@ use super::member::Member;
 use super::{BrokerError, Exit, Storage};
 use crate::env::Env;
 
-/// How long one question may take: a member that is frozen, or not up yet, does not hold up the others.
-/// Whatever got no answer is asked again.
+/// How long one question may take: a member that is frozen, or not up yet, does not hold up the others. Whatever got no answer
+/// is asked again.
 const ASK_WITHIN: Duration = Duration::from_millis(500);
 /// The wait between two rounds.
 const ROUND: Duration = Duration::from_millis(15);
-/// The stream and the subject of the write probe. The stream exists only during it.
+/// The stream and the subject of the write probe. The stream exists only during it, in an account of its own.
 const PROBE: &str = "CREWLET_READY";
 const PROBE_SUBJECT: &str = "crewlet.ready.write";
 /// Where members say their names to each other.
@@ -224,12 +224,9 @@ async fn view(system: &Access, kept: &mut Option<Client>) -> Option<View> {
 /// Has every member hear every other one, creates a stream with a replica on each, writes to it through each, deletes it;
 /// otherwise why that did not work.
 async fn probe(members: &[Member], storage: Storage, env: &Env) -> Result<(), String> {
-    let clients = join_all(members.iter().map(async |member| {
-        let connected = env.within(env.now() + ASK_WITHIN, connect(&member.user)).await;
-        connected.map_err(|error| error.to_string()).flatten().map_err(|error| format!("{}: {error}", member.name()))
-    }));
-    let clients = clients.await.into_iter().collect::<Result<Vec<_>, _>>()?;
-    mesh(members, &clients, env).await?;
+    let listeners = connect_each(members, |member| &member.user, env).await?;
+    mesh(members, &listeners, env).await?;
+    let clients = connect_each(members, |member| &member.trial, env).await?;
     let storage = match storage {
         Storage::File => "file",
         Storage::Memory => "memory",
@@ -243,6 +240,19 @@ async fn probe(members: &[Member], storage: Storage, env: &Env) -> Result<(), St
         written.map_err(|error| format!("through {}: {error}", member.name()))?;
     }
     ask(&clients[0], format!("$JS.API.STREAM.DELETE.{PROBE}"), String::new(), env).await
+}
+
+/// A client of every member.
+async fn connect_each(
+    members: &[Member],
+    access: impl Fn(&Member) -> &Access,
+    env: &Env,
+) -> Result<Vec<Client>, String> {
+    let connected = join_all(members.iter().map(async |member| {
+        let connected = env.within(env.now() + ASK_WITHIN, connect(access(member))).await;
+        connected.map_err(|error| error.to_string()).flatten().map_err(|error| format!("{}: {error}", member.name()))
+    }));
+    connected.await.into_iter().collect()
 }
 
 /// Waits, for as long as a question may take, until a client of every member has heard a client of every member.

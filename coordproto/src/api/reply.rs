@@ -99,20 +99,31 @@ pub fn configured(payload: &[u8]) -> Result<Reply<()>, Garbage> {
     }
 }
 
-/// The reply to `CONSUMER.CREATE`: how many messages are still to be delivered.
+/// The reply to `CONSUMER.CREATE`: how many messages the consumer was made to deliver. What it has delivered already counts,
+/// because the creation may have been asked for twice and the second request answered.
 pub fn consumer(payload: &[u8]) -> Result<Reply<u64>, Garbage> {
-    let mut pending = None;
+    let (mut pending, mut delivered) = (None, None);
     let refused = fields(payload, |name, scan| {
-        if name != b"num_pending" {
-            return Ok(false);
+        match name {
+            b"num_pending" => pending = Some(scan.number()?),
+            b"delivered" => {
+                scan.open()?;
+                while let Some(name) = scan.field()? {
+                    if name == b"consumer_seq" {
+                        delivered = Some(scan.number()?);
+                    } else {
+                        scan.skip()?;
+                    }
+                }
+            }
+            _ => return Ok(false),
         }
-        pending = Some(scan.number()?);
         Ok(true)
     })?;
-    match (refused, pending) {
-        (Some(error), _) => Ok(Reply::Refused(error)),
-        (None, Some(pending)) => Ok(Reply::Ok(pending)),
-        (None, None) => Err(Garbage("a consumer without a pending count")),
+    match (refused, pending, delivered) {
+        (Some(error), _, _) => Ok(Reply::Refused(error)),
+        (None, Some(pending), Some(delivered)) => Ok(Reply::Ok(pending.saturating_add(delivered))),
+        _ => Err(Garbage("a consumer without its counts")),
     }
 }
 
@@ -128,7 +139,9 @@ mod tests {
         let error = ApiError { code: 503, err_code: 10008, operand: None };
         assert_eq!(purged(leaderless), Ok(Reply::Refused(error)));
         assert_eq!(deleted(br#"{"type":"t","success":true}"#), Ok(Reply::Ok(())));
-        assert_eq!(consumer(br#"{"type":"t","config":{"num_pending":9},"num_pending":1,"ts":"x"}"#), Ok(Reply::Ok(1)));
+        let made =
+            br#"{"type":"t","config":{"num_pending":9},"delivered":{"consumer_seq":2,"stream_seq":7},"num_pending":1}"#;
+        assert_eq!(consumer(made), Ok(Reply::Ok(3)));
         assert_eq!(configured(br#"{"type":"t","config":{},"did_create":true}"#), Ok(Reply::Ok(())));
     }
 

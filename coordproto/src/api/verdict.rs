@@ -205,9 +205,15 @@ pub fn delete_stream(status: Option<u16>, payload: &[u8]) -> Judged<bool> {
     )
 }
 
-/// The answer to a consumer's creation: how many messages it will deliver.
+/// The answer to a consumer's creation: how many messages it was made to deliver. It may be asked for again, so an error
+/// waits for a better answer, unless it finds fault with the request, which asking again does not mend.
 pub fn create_consumer(status: Option<u16>, payload: &[u8]) -> Judged<u64> {
-    write(status, || reply::consumer(payload), |_| None)
+    match reply::consumer(payload) {
+        Ok(Reply::Refused(error)) if status.is_none() && matches!(error.code, 400 | 404) => {
+            Judged::Final(Err(in_flight(unavailable(error))))
+        }
+        reply => write(status, || reply, |_| None),
+    }
 }
 
 /// The answer to a consumer's deletion: whether there was one. A stream that is gone has no consumers.
@@ -349,6 +355,10 @@ mod tests {
         Judged::Wait(Err(Doubt { cause: Cause::Stale { answered: 6, known: 7 }, landing: Landing::InFlight }));
     const LEADERLESS: Judged<Put> = Judged::Wait(Err(Doubt { cause: Cause::Leaderless, landing: Landing::InFlight }));
 
+    fn leaderless() -> Doubt {
+        Doubt { cause: Cause::Leaderless, landing: Landing::InFlight }
+    }
+
     const fn open(code: u16, err_code: u16) -> Doubt {
         Doubt { cause: Cause::Unavailable { code, err_code }, landing: Landing::InFlight }
     }
@@ -481,7 +491,10 @@ mod tests {
         assert_eq!(delete_consumer(None, &of(404, 10014)), Judged::Final(Ok(false)));
         assert_eq!(delete_consumer(None, &of(404, 10059)), Judged::Final(Ok(false)));
         assert_eq!(delete_consumer(None, &of(404, 10037)), Judged::Wait(Err(open(404, 10037))));
-        assert_eq!(create_consumer(None, &of(404, 10059)), Judged::Wait(Err(open(404, 10059))));
+        assert_eq!(create_consumer(None, &of(404, 10059)), Judged::Final(Err(open(404, 10059))));
+        assert_eq!(create_consumer(None, &of(400, 10148)), Judged::Final(Err(open(400, 10148))));
+        assert_eq!(create_consumer(None, &of(503, 10008)), Judged::Wait(Err(leaderless())));
+        assert_eq!(create_consumer(Some(503), b""), Judged::Final(Err(settled(Cause::NoResponders))));
         assert_eq!(purge(None, &of(404, 10059)), Judged::Wait(Err(open(404, 10059))));
         assert_eq!(purge(None, br#"{"success":true,"purged":2}"#), Judged::Final(Ok(2)));
     }

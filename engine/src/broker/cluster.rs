@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::access::Access;
-use super::config::{Config, Passwords, SYSTEM_USER, USER};
+use super::config::{Config, Passwords, SYSTEM_USER, TRIAL_USER, USER};
 use super::directory::{self, Directory};
 use super::member::{self, Member};
 use super::ports::Port;
@@ -17,6 +17,10 @@ use super::ready::Prober;
 use super::resolve::resolve;
 use super::{BrokerError, Settings, Storage, Store, SyncInterval};
 use crate::env::Env;
+
+/// How long a member may hold up the start of the next one: a later member dials the earlier ones (see `config`), and one that
+/// found them not listening yet would try again only after a second.
+const ONE_BY_ONE: Duration = Duration::from_secs(1);
 
 /// An embedded NATS of one, three or five servers on loopback.
 ///
@@ -47,6 +51,12 @@ impl Cluster {
         let cluster = Box::pin(Cluster::assemble(settings, env)).await?;
         for member in &cluster.members {
             member.launch()?;
+            let one = std::slice::from_ref(member);
+            match Prober::new(one, &cluster.env, 0).until_answering(ONE_BY_ONE).await {
+                // A member that takes its time is waited for with the others, and the error then tells of all.
+                Ok(()) | Err(BrokerError::NotReady { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         cluster.serving(0, within).await?;
         let took_ms = u64::try_from(cluster.env.now().since(began).as_millis()).unwrap_or(u64::MAX);
@@ -96,14 +106,17 @@ impl Cluster {
             let written = Config {
                 name: &name,
                 client: client.address(),
-                routes: route.as_ref().map(|own| (own.address(), route_addresses.as_slice())),
+                routes: route.as_ref().map(|_| (route_addresses.as_slice(), index)),
                 sync,
                 passwords: &passwords,
             };
             written.write(&config).map_err(directory::failed("write", &config))?;
+            let through = |user, password| Access::embedded(vec![urls[index].clone()], user, password);
             members.push(Member {
                 index,
-                system: Access::embedded(vec![urls[index].clone()], SYSTEM_USER, &passwords.system),
+                user: through(USER, &passwords.user),
+                trial: through(TRIAL_USER, &passwords.trial),
+                system: through(SYSTEM_USER, &passwords.system),
                 slot: Slot::new(&name, &env, exit_sender.clone()),
                 name,
                 binary: binary.path.clone(),
@@ -156,8 +169,8 @@ impl Cluster {
         self.exits.clone()
     }
 
-    /// Waits until the cluster serves: every member is in, they agree on a meta leader, and a write to a stream on all of
-    /// them is acknowledged. For the time after a member was stopped and started.
+    /// Waits until the cluster serves: every member is in, they agree on a meta leader, and through every one of them a
+    /// write to a stream on all of them is acknowledged. For the time after a member was stopped and started.
     ///
     /// # Errors
     /// When that takes longer than `within` (the error says how far it got), or a server ends meanwhile.
@@ -168,7 +181,7 @@ impl Cluster {
 
     /// `since` is how many ends were reported before the wait: a later one that nobody asked for ends it.
     async fn serving(&self, since: usize, within: Duration) -> Result<(), BrokerError> {
-        Prober::new(&self.members, &self.env, since).until_serving(&self.access, self.storage, within).await
+        Prober::new(&self.members, &self.env, since).until_serving(self.storage, within).await
     }
 
     /// Ends every server in an orderly way (SIGTERM, after 10 s SIGKILL) and removes a temporary directory.

@@ -15,6 +15,8 @@ use super::secret::Secret;
 
 /// The user of the account that streams live in.
 pub(super) const USER: &str = "crewlet";
+/// The user of the account that readiness is tried out in.
+pub(super) const TRIAL_USER: &str = "trial";
 /// The user of the system account.
 pub(super) const SYSTEM_USER: &str = "system";
 const ROUTE_USER: &str = "route";
@@ -22,13 +24,15 @@ const ROUTE_USER: &str = "route";
 /// The passwords of one run.
 pub(super) struct Passwords {
     pub(super) user: Secret,
+    pub(super) trial: Secret,
     pub(super) system: Secret,
     pub(super) route: Secret,
 }
 
 impl Passwords {
     pub(super) fn random() -> io::Result<Passwords> {
-        Ok(Passwords { user: Secret::random()?, system: Secret::random()?, route: Secret::random()? })
+        let random = Secret::random;
+        Ok(Passwords { user: random()?, trial: random()?, system: random()?, route: random()? })
     }
 }
 
@@ -36,8 +40,9 @@ impl Passwords {
 pub(super) struct Config<'a> {
     pub(super) name: &'a str,
     pub(super) client: SocketAddr,
-    /// This member's route port, and those of all members, this one included; `None` for a server on its own.
-    pub(super) routes: Option<(SocketAddr, &'a [SocketAddr])>,
+    /// Every member's route port, in the order of the members, and which of them is this one's; `None` for a server on its
+    /// own.
+    pub(super) routes: Option<(&'a [SocketAddr], usize)>,
     pub(super) sync: SyncInterval,
     pub(super) passwords: &'a Passwords,
 }
@@ -48,9 +53,11 @@ impl Config<'_> {
             SyncInterval::Always => "always".to_owned(),
             SyncInterval::Every(interval) => format!("\"{}ms\"", interval.as_millis()),
         };
-        let Passwords { user, system, route } = self.passwords;
-        let (user, system, route) = (user.expose(), system.expose(), route.expose());
-        // The account's name is part of where its streams lie on disk: it never changes.
+        let Passwords { user, trial, system, route } = self.passwords;
+        let (user, trial, system, route) = (user.expose(), trial.expose(), system.expose(), route.expose());
+        // An account's name is part of where its streams lie on disk: it never changes. The trial has its own, because a
+        // server that deleted an account's last stream removes the account's directory a moment later, and a stream created
+        // there in that moment fails ("error creating store for stream", 10049).
         let mut text = format!(
             "server_name: \"{}\"\n\
              listen: \"{}\"\n\
@@ -58,14 +65,21 @@ impl Config<'_> {
              jetstream {{ store_dir: \"data\", sync_interval: {sync} }}\n\
              accounts {{\n\
              \x20 CREWLET {{ jetstream: enabled, users: [ {{ user: \"{USER}\", password: \"{user}\" }} ] }}\n\
+             \x20 TRIAL {{ jetstream: enabled, users: [ {{ user: \"{TRIAL_USER}\", password: \"{trial}\" }} ] }}\n\
              \x20 SYS {{ users: [ {{ user: \"{SYSTEM_USER}\", password: \"{system}\" }} ] }}\n\
              }}\n\
              system_account: SYS\n",
             self.name, self.client,
         );
-        if let Some((own, all)) = self.routes {
+        if let Some((all, own_index)) = self.routes {
+            // Of two members the later one dials the earlier one, never both: servers that dial each other at once close
+            // both connections as duplicates and try again after a second, and a vote for the first meta leader that falls
+            // into it is lost, for 4 to 9 s. The list still has as many entries as there are members, since the size that
+            // the meta group is founded with is its length: the rest is the member's own address, which it skips.
+            let own = all[own_index];
+            let dialled = (0..all.len()).map(|index| all[index.min(own_index)]);
             let all: Vec<_> =
-                all.iter().map(|address| format!("    \"nats-route://{ROUTE_USER}:{route}@{address}\"\n")).collect();
+                dialled.map(|address| format!("    \"nats-route://{ROUTE_USER}:{route}@{address}\"\n")).collect();
             text.push_str(&format!(
                 "cluster {{\n\
                  \x20 name: \"crewlet\"\n\

@@ -18,6 +18,9 @@ use crate::env::Env;
 const LOCK_WITHIN: Duration = Duration::from_secs(1);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
+/// What the names of temporary directories begin with.
+const TEMPORARY: &str = "crewlet-broker-";
+
 /// A locked directory.
 pub(super) struct Directory {
     path: PathBuf,
@@ -27,10 +30,11 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// A fresh directory, removed on drop.
+    /// A fresh directory, removed on drop. Those that killed processes left behind are removed first.
     pub(super) async fn temporary(env: &Env) -> Result<Directory, BrokerError> {
+        sweep(&std::env::temp_dir());
         let temporary = tempfile::Builder::new()
-            .prefix("crewlet-broker-")
+            .prefix(TEMPORARY)
             .tempdir()
             .map_err(failed("create a directory in", &std::env::temp_dir()))?;
         let path = temporary.path().to_owned();
@@ -83,6 +87,25 @@ fn private(path: &Path) -> Result<(), BrokerError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create", path))
 }
 
+/// Removes the temporary directories in `parent` that nobody uses any more: their process was killed before it could. One is
+/// given up when its lock is free and bears a process id; the id is written once the lock is held, so a directory that is
+/// just being made is never taken for one. What cannot be looked at or removed belongs to somebody else, and stays.
+fn sweep(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let ours = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(TEMPORARY));
+        if ours && is_given_up(&path.join("lock")) && fs::remove_dir_all(&path).is_ok() {
+            tracing::info!(path = %path.display(), "broker_directory_swept");
+        }
+    }
+}
+
+fn is_given_up(lock: &Path) -> bool {
+    let Ok(mut file) = File::options().read(true).write(true).open(lock) else { return false };
+    let mut holder = String::new();
+    file.try_lock().is_ok() && file.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty()
+}
+
 async fn lock(dir: &Path, env: &Env) -> Result<Arc<File>, BrokerError> {
     let path = dir.join("lock");
     let mut options = File::options();
@@ -113,4 +136,36 @@ async fn lock(dir: &Path, env: &Env) -> Result<Arc<File>, BrokerError> {
 pub(super) fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BrokerError {
     let path = path.to_owned();
     move |source| BrokerError::Directory { attempt, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_what_nobody_uses_any_more_is_swept() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name: &str, holder: Option<&str>| {
+            let dir = parent.path().join(name);
+            fs::create_dir(&dir).unwrap();
+            if let Some(holder) = holder {
+                fs::write(dir.join("lock"), holder).unwrap();
+            }
+            dir
+        };
+        let used = make("crewlet-broker-used", None);
+        let held = lock(&used, &Env::seeded(1)).await.unwrap();
+        let given_up = make("crewlet-broker-given-up", Some("4711\n"));
+        let others = [
+            make("crewlet-broker-being-made", Some("")),
+            make("crewlet-broker-unlocked-yet", None),
+            make("somebody-elses", Some("4711\n")),
+        ];
+        sweep(parent.path());
+        assert!(used.exists() && others.iter().all(|dir| dir.exists()));
+        assert!(!given_up.exists());
+        drop(held);
+        sweep(parent.path());
+        assert!(!used.exists());
+    }
 }

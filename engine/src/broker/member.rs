@@ -27,6 +27,10 @@ pub struct Member {
     pub(super) directory: PathBuf,
     pub(super) client: Port,
     pub(super) _route: Option<Port>,
+    /// The account of the streams, through this member alone.
+    pub(super) user: Access,
+    /// The account that readiness is tried out in, through this member alone.
+    pub(super) trial: Access,
     /// The system account, through this member alone.
     pub(super) system: Access,
     pub(super) slot: Arc<Slot>,

@@ -1,6 +1,6 @@
 //! The embedded broker: a real nats-server, found or provisioned, configured, supervised and clustered from one call.
 //!
-//! [`Cluster::start`] ends with a NATS that has acknowledged a write on every member. [`resolve`] says which binary runs, and
+//! [`Cluster::start`] ends with a NATS that has acknowledged a write through every member. [`resolve`] says which binary runs, and
 //! [`Access`] how to connect, to an embedded cluster or to a NATS that somebody else runs. What this is not: a process
 //! manager. A member that ends is reported and stays down until somebody starts it.
 //!
@@ -69,7 +69,8 @@ impl Settings {
 pub enum Store {
     /// Memory: gone when the servers end. Bookkeeping still goes to a temporary directory.
     Memory,
-    /// A directory that is removed when the cluster ends. One whose process was killed by SIGKILL stays behind.
+    /// A directory that is removed when the cluster ends. One whose process was killed by SIGKILL stays behind until the next
+    /// cluster starts.
     Temporary,
     /// This directory, kept. One cluster at a time, always of the same size.
     Kept(PathBuf),

@@ -1,14 +1,20 @@
-//! Whether a cluster serves: every member is in, they agree on a meta leader, and a write to all replicas was acknowledged.
+//! Whether a cluster serves: every member is in, they agree on a meta leader, and through every one of them a write to a
+//! stream on all of them was acknowledged.
+//!
+//! The members' connections among themselves take a moment to settle, account by account, and until they have, messages get
+//! lost between some pairs. So each member must hear each other one first.
 //!
 //! Each member is asked for its own view, over a connection of its own: the `JSZ` request of the system account tells whom it
 //! takes for the meta leader, and the leader's view tells which followers are current. That a port accepts says nothing of
 //! this, and `$JS.API.INFO`, which any leader answers, says nothing of the other members.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
 use async_nats::Client;
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
+use futures_util::stream::StreamExt;
 use serde::Deserialize;
 
 use super::access::Access;
@@ -16,15 +22,16 @@ use super::member::Member;
 use super::{BrokerError, Exit, Storage};
 use crate::env::Env;
 
-/// How long one question may take: a member that is frozen, or not up yet, does not hold up the others.
+/// How long one question may take: a member that is frozen, or not up yet, does not hold up the others. Whatever got no answer
+/// is asked again.
 const ASK_WITHIN: Duration = Duration::from_millis(500);
-/// How long one request of the write probe may take: creating a stream waits for its group to elect.
-const PROBE_WITHIN: Duration = Duration::from_secs(3);
 /// The wait between two rounds.
 const ROUND: Duration = Duration::from_millis(15);
-/// The stream and the subject of the write probe. The stream exists only during it.
+/// The stream and the subject of the write probe. The stream exists only during it, in an account of its own.
 const PROBE: &str = "CREWLET_READY";
-const PROBE_SUBJECT: &str = "crewlet.ready";
+const PROBE_SUBJECT: &str = "crewlet.ready.write";
+/// Where members say their names to each other.
+const HELLO: &str = "crewlet.ready.hello";
 
 #[derive(Deserialize)]
 struct Jsz {
@@ -55,7 +62,6 @@ struct Peer {
 }
 
 /// How far the members are.
-#[derive(Clone, PartialEq, Eq)]
 struct Standing {
     members: usize,
     of: usize,
@@ -140,28 +146,22 @@ impl<'a> Prober<'a> {
         .await
     }
 
-    /// Waits until the cluster serves: a write to a stream on all members is acknowledged to a client of `access`.
-    pub(super) async fn until_serving(
-        &mut self,
-        access: &Access,
-        storage: Storage,
-        within: Duration,
-    ) -> Result<(), BrokerError> {
+    /// Waits until the cluster serves: writes to a stream on all members are acknowledged through every one of them.
+    pub(super) async fn until_serving(&mut self, storage: Storage, within: Duration) -> Result<(), BrokerError> {
         let (members, env, since) = (self.members, self.env, self.since);
         bounded(members, env, since, within, async |told| {
-            let mut last = None;
             loop {
                 let standing = Standing::of(members, &self.views().await);
-                if last.as_ref() != Some(&standing) {
-                    *told = standing.to_string();
-                    tracing::info!(standing = *told, "broker_waiting");
-                    last = Some(standing.clone());
-                }
+                let mut text = standing.to_string();
                 if standing.complete() {
-                    match Box::pin(probe(access, members.len(), storage, env)).await {
+                    match Box::pin(probe(members, storage, env)).await {
                         Ok(()) => return,
-                        Err(reason) => *told = format!("{standing}, no write acknowledged: {reason}"),
+                        Err(reason) => text = format!("{text}, no write acknowledged yet: {reason}"),
                     }
+                }
+                if *told != text {
+                    *told = text;
+                    tracing::info!(standing = *told, "broker_waiting");
                 }
                 env.sleep(ROUND).await;
             }
@@ -214,44 +214,97 @@ async fn bounded(
 async fn view(system: &Access, kept: &mut Option<Client>) -> Option<View> {
     let client = match kept {
         Some(client) => client,
-        None => {
-            // Its own port only: a client that learns of the others would answer for one of them.
-            let options = system.connect_options().await.ok()?.ignore_discovered_servers();
-            kept.insert(options.connect(system.urls()).await.ok()?)
-        }
+        None => kept.insert(connect(system).await.ok()?),
     };
     let subject = format!("$SYS.REQ.SERVER.{}.JSZ", client.server_info().server_id);
     let answer = client.request(subject, Default::default()).await.ok()?;
     serde_json::from_slice::<Jsz>(&answer.payload).ok()?.data
 }
 
-/// Creates a stream with a replica on every member, writes to it, deletes it; otherwise why that did not work.
-async fn probe(access: &Access, replicas: usize, storage: Storage, env: &Env) -> Result<(), String> {
-    let connected = async {
-        let options = access.connect_options().await.map_err(|error| error.to_string())?;
-        options.connect(access.urls()).await.map_err(|error| error.to_string())
-    };
-    let client = env.within(env.now() + PROBE_WITHIN, connected).await.map_err(|error| error.to_string())??;
-    let ask = async |subject: String, payload: String| {
-        let failed = |error: String| format!("{subject}: {error}");
-        let request = client.request(subject.clone(), payload.into());
-        let answer = env.within(env.now() + PROBE_WITHIN, request).await;
-        let answer = answer.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
-        let answer: serde_json::Value =
-            serde_json::from_slice(&answer.payload).map_err(|error| failed(error.to_string()))?;
-        match answer.get("error") {
-            None => Ok(()),
-            Some(error) => Err(failed(error.to_string())),
-        }
-    };
+/// Has every member hear every other one, creates a stream with a replica on each, writes to it through each, deletes it;
+/// otherwise why that did not work.
+async fn probe(members: &[Member], storage: Storage, env: &Env) -> Result<(), String> {
+    let listeners = connect_each(members, |member| &member.user, env).await?;
+    mesh(members, &listeners, env).await?;
+    let clients = connect_each(members, |member| &member.trial, env).await?;
     let storage = match storage {
         Storage::File => "file",
         Storage::Memory => "memory",
     };
     let stream = serde_json::json!({
-        "name": PROBE, "subjects": [PROBE_SUBJECT], "num_replicas": replicas, "storage": storage,
+        "name": PROBE, "subjects": [PROBE_SUBJECT], "num_replicas": members.len(), "storage": storage,
     });
-    ask(format!("$JS.API.STREAM.CREATE.{PROBE}"), stream.to_string()).await?;
-    ask(PROBE_SUBJECT.to_owned(), "ready".to_owned()).await?;
-    ask(format!("$JS.API.STREAM.DELETE.{PROBE}"), String::new()).await
+    ask(&clients[0], format!("$JS.API.STREAM.CREATE.{PROBE}"), stream.to_string(), env).await?;
+    for (member, client) in members.iter().zip(&clients) {
+        let written = ask(client, PROBE_SUBJECT.to_owned(), member.name().to_owned(), env).await;
+        written.map_err(|error| format!("through {}: {error}", member.name()))?;
+    }
+    ask(&clients[0], format!("$JS.API.STREAM.DELETE.{PROBE}"), String::new(), env).await
+}
+
+/// A client of every member.
+async fn connect_each(
+    members: &[Member],
+    access: impl Fn(&Member) -> &Access,
+    env: &Env,
+) -> Result<Vec<Client>, String> {
+    let connected = join_all(members.iter().map(async |member| {
+        let connected = env.within(env.now() + ASK_WITHIN, connect(access(member))).await;
+        connected.map_err(|error| error.to_string()).flatten().map_err(|error| format!("{}: {error}", member.name()))
+    }));
+    connected.await.into_iter().collect()
+}
+
+/// Waits, for as long as a question may take, until a client of every member has heard a client of every member.
+async fn mesh(members: &[Member], clients: &[Client], env: &Env) -> Result<(), String> {
+    let failed = |error: &dyn fmt::Display| format!("{HELLO}: {error}");
+    let mut listeners = Vec::with_capacity(clients.len());
+    for client in clients {
+        listeners.push((client.subscribe(HELLO).await.map_err(|error| failed(&error))?, HashSet::new()));
+    }
+    let deadline = env.now() + ASK_WITHIN;
+    loop {
+        // Said again and again: that somebody listens takes its time to get around, too.
+        for (member, client) in members.iter().zip(clients) {
+            client.publish(HELLO, member.name().to_owned().into()).await.map_err(|error| failed(&error))?;
+        }
+        env.sleep(ROUND).await;
+        for (listener, heard) in &mut listeners {
+            while let Some(Some(hello)) = listener.next().now_or_never() {
+                heard.insert(hello.payload);
+            }
+        }
+        let deaf = members.iter().zip(&listeners).find(|(_, (_, heard))| heard.len() < members.len());
+        match deaf {
+            None => return Ok(()),
+            Some((member, (_, heard))) if env.now() >= deadline => {
+                return Err(format!("{} hears {} of {} members", member.name(), heard.len(), members.len()));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Connects to the one member that the access names: a client that learns of the others could end up at one of them.
+async fn connect(access: &Access) -> Result<Client, String> {
+    let options = access.connect_options().await.map_err(|error| error.to_string())?;
+    options.ignore_discovered_servers().connect(access.urls()).await.map_err(|error| error.to_string())
+}
+
+/// A request that JetStream answers, bounded; otherwise the refusal.
+async fn ask(client: &Client, subject: String, payload: String, env: &Env) -> Result<(), String> {
+    let request = client.request(subject.clone(), payload.into());
+    let answer = env.within(env.now() + ASK_WITHIN, request).await;
+    let refusal = match answer {
+        Ok(Ok(answer)) => match serde_json::from_slice::<serde_json::Value>(&answer.payload) {
+            Ok(answer) => match answer.get("error") {
+                None => return Ok(()),
+                Some(error) => error.to_string(),
+            },
+            Err(error) => error.to_string(),
+        },
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => error.to_string(),
+    };
+    Err(format!("{subject}: {refusal}"))
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use coordproto::api::verdict::Mark;
 use parking_lot::Mutex;
@@ -145,7 +146,10 @@ impl Jetstream {
         let prefix = format!("{}.", client.new_inbox());
         let desk = Arc::new(Desk::new(env.clone(), &prefix, options.requests_in_flight + options.publishes_in_flight));
         let desk = desk_of_client.get_or_init(|| desk).clone();
-        desk.connected();
+        // What happened before the desk was there to hear it.
+        if client.connection_state() == State::Connected {
+            desk.first_connected();
+        }
         let replies = client.subscribe(format!("{prefix}>")).await.map_err(|error| ConnectError::Unreachable {
             urls: urls.join(","),
             within: options.connect_within,
@@ -172,7 +176,7 @@ impl Jetstream {
 
     /// Whether the connection stands now. Requests without one fail at once.
     pub fn connected(&self) -> bool {
-        self.0.client.connection_state() == async_nats::connection::State::Connected
+        self.0.client.connection_state() == State::Connected
     }
 
     /// The connection's state as it changes.
@@ -248,7 +252,7 @@ async fn first_connection(
     let by = env.now() + within;
     let mut reason = "not tried".to_owned();
     while env.now() < by {
-        match env.within(by, base.clone().connect(addresses)).await {
+        match env.within(by, Box::pin(base.clone().connect(addresses))).await {
             Ok(Ok(client)) => return Ok(client),
             Ok(Err(source)) => match source.kind() {
                 ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Tls => {

@@ -25,12 +25,15 @@ use crate::tasks;
 const SILENCE: Duration = Duration::from_secs(3 * PASS_HEARTBEAT.as_secs());
 /// How long the broker keeps the consumer of a pass that went away without ending it.
 const ORPHAN: Duration = Duration::from_secs(5);
+/// How long one consumer may take to come about before another is tried in its place. The broker may have given the consumer
+/// to a member that has just died; asking for the same one again would wait for that member.
+const OPENING: Duration = Duration::from_millis(1500);
 /// A stalled consumer asks on this header's subject to be let go on.
 const STALLED: &str = "Nats-Consumer-Stalled";
 
 impl Jetstream {
-    /// Creates a consumer; answers how many messages it has to deliver. One that stands with the same configuration is as
-    /// good as created.
+    /// Creates a consumer; answers how many messages it had to deliver when it was made. One that stands with the same
+    /// configuration is as good as created, and so this is asked again until the deadline.
     ///
     /// # Errors
     /// Unknown when there is no answer, or the broker cannot do it; the log has the broker's words. In a cluster this needs
@@ -52,7 +55,8 @@ impl Jetstream {
         self.exchange(call, |message| verdict::create_consumer(status(message), &message.payload)).await
     }
 
-    /// Deletes a consumer; answers whether there was one.
+    /// Deletes a consumer; asked again until the deadline. Answers whether there was one, as far as the request that was
+    /// answered could tell.
     ///
     /// # Errors
     /// Unknown when there is no answer, or not a leader's.
@@ -71,10 +75,21 @@ impl Jetstream {
     }
 
     /// Starts a pass over the last record of every subject that `filter` matches, and what is written to them from then on.
+    /// A consumer that does not come about is given up for another, until the deadline.
     ///
     /// # Errors
     /// As [`Jetstream::create_consumer`]; no consumer is left behind.
     pub async fn pass(&self, stream: &str, filter: &str, by: Mono) -> Result<Pass, Unknown> {
+        loop {
+            match self.open_pass(stream, filter, by.min(self.env().now() + OPENING)).await {
+                Err(unknown)
+                    if matches!(unknown.cause, Cause::Timeout | Cause::Leaderless) && self.env().now() < by => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    async fn open_pass(&self, stream: &str, filter: &str, by: Mono) -> Result<Pass, Unknown> {
         let link = self.link();
         let inbox = self.client().new_inbox();
         let name = inbox.rsplit('.').next().unwrap_or(&inbox).to_owned();

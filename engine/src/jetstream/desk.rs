@@ -144,6 +144,11 @@ impl Desk {
         }
     }
 
+    /// The connection stands, unless it was lost already.
+    pub(super) fn first_connected(&self) {
+        self.link.send_modify(|link| link.up |= link.losses == 0);
+    }
+
     /// The connection stands.
     pub(super) fn connected(&self) {
         self.link.send_modify(|link| link.up = true);
@@ -219,5 +224,103 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.desk.board.lock().waiters.remove(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::tasks::{self, Task};
+
+    fn desk() -> (Arc<Desk>, Task<()>) {
+        let desk = Arc::new(Desk::new(Env::seeded(1), "_INBOX.x.", 8));
+        let wheel = desk.clone();
+        (desk, tasks::spawn(async move { wheel.turn_wheel().await }))
+    }
+
+    fn message(subject: Subject) -> Message {
+        Message {
+            subject,
+            reply: None,
+            payload: Bytes::new(),
+            headers: None,
+            status: None,
+            description: None,
+            length: 0,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_is_kept_to_the_tick_and_never_early() {
+        let (desk, _wheel) = desk();
+        for wait_ms in [0, 1, 5, 999, 7001] {
+            let (start, wait) = (desk.env.now(), Duration::from_millis(wait_ms));
+            let (waiting, _) = desk.wait(start + wait, None);
+            assert!(matches!(waiting.next().await, Event::Expired));
+            let waited = desk.env.now().since(start);
+            assert!(waited >= wait && waited <= wait + Duration::from_millis(2 * TICK_MS), "{wait:?} {waited:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_nearer_deadline_is_kept_while_the_wheel_sleeps_for_a_farther_one() {
+        let (desk, _wheel) = desk();
+        let start = desk.env.now();
+        let (far, _) = desk.wait(start + Duration::from_secs(3), None);
+        desk.env.sleep(Duration::from_millis(100)).await;
+        let (near, _) = desk.wait(start + Duration::from_millis(200), None);
+        assert!(matches!(near.next().await, Event::Expired));
+        assert!(desk.env.now().since(start) < Duration::from_millis(220));
+        far.end_by(start + Duration::from_millis(300));
+        assert!(matches!(far.next().await, Event::Expired));
+        assert!(desk.env.now().since(start) < Duration::from_millis(320));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waiting_arms_no_timer() {
+        let (desk, wheel) = desk();
+        let (waiting, _) = desk.wait(desk.env.now() + Duration::from_secs(1), None);
+        drop(waiting);
+        desk.env.sleep(Duration::from_secs(3600)).await;
+        assert_eq!(desk.board.lock().looks_at, NEVER);
+        assert_eq!(desk.waiting(), 0);
+        assert!(!wheel.is_finished());
+    }
+
+    #[tokio::test]
+    async fn a_reply_finds_its_waiter_by_its_subject_alone() {
+        let (desk, _wheel) = desk();
+        let far = desk.env.now() + Duration::from_secs(3600);
+        let (first, to_first) = desk.wait(far, None);
+        let (second, to_second) = desk.wait(far, None);
+        assert_eq!((&*to_first, &*to_second), ("_INBOX.x.0.0", "_INBOX.x.1.0"));
+        drop(first);
+        desk.deliver(message(to_first));
+        for nonsense in ["_INBOX.x.1", "_INBOX.x.1.", "_INBOX.x.1.0.0", "_INBOX.y.1.0", "_INBOX.x.-1.0", "_INBOX.x.9.0"]
+        {
+            desk.deliver(message(Subject::from_static(nonsense)));
+        }
+        assert_eq!(desk.counters.late.load(Relaxed), 7);
+        desk.deliver(message(to_second));
+        assert!(matches!(second.next().await, Event::Reply(_)));
+        let (_third, to_third) = desk.wait(far, None);
+        assert_eq!(&*to_third, "_INBOX.x.0.1");
+    }
+
+    #[tokio::test]
+    async fn losing_the_connection_tells_everybody() {
+        let (desk, _wheel) = desk();
+        let mut link = desk.link.subscribe();
+        desk.first_connected();
+        assert_eq!(*link.borrow_and_update(), Link { up: true, losses: 0 });
+        let (waiting, _) = desk.wait(desk.env.now() + Duration::from_secs(3600), None);
+        desk.lost();
+        assert!(matches!(waiting.next().await, Event::Failed));
+        desk.first_connected();
+        assert_eq!(*link.borrow_and_update(), Link { up: false, losses: 1 });
+        desk.connected();
+        assert_eq!(*link.borrow_and_update(), Link { up: true, losses: 1 });
     }
 }

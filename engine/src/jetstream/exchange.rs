@@ -21,7 +21,7 @@ use super::meter::Meter;
 use super::waiters::Event;
 use crate::env::Mono;
 
-/// A read is asked again this long after the last time, and up to as long again after that.
+/// What may be asked twice is asked again this long after the last time, and up to as long again after that.
 const RESEND: Duration = Duration::from_millis(100);
 const RESEND_JITTER: Duration = Duration::from_millis(200);
 /// How long a write listens for a better answer after one that may be a stale member's.
@@ -44,6 +44,11 @@ impl Call<'_> {
         matches!(self.kind, Kind::LeaderRead | Kind::Info | Kind::Index)
     }
 
+    /// Whether asking twice is the same as asking once. A consumer is made and removed by the name its client chose.
+    fn repeats(&self) -> bool {
+        self.is_read() || matches!(self.kind, Kind::ConsumerCreate | Kind::ConsumerDelete)
+    }
+
     fn unknown(&self, doubt: Doubt) -> Unknown {
         Unknown { op: self.op, resource: self.resource.into(), cause: doubt.cause, landing: doubt.landing }
     }
@@ -59,12 +64,13 @@ impl Call<'_> {
         self.unknown(Doubt { cause, landing })
     }
 
-    fn message(&self, reply: Subject) -> OutboundMessage {
+    /// The message to send. Only the first carries headers: what is sent again has none.
+    fn message(&mut self, reply: Subject) -> OutboundMessage {
         OutboundMessage {
             subject: self.subject.clone(),
             reply: Some(reply),
             payload: self.payload.clone(),
-            headers: self.headers.clone(),
+            headers: self.headers.take(),
         }
     }
 }
@@ -89,15 +95,15 @@ pub(super) fn status(message: &Message) -> Option<u16> {
 }
 
 impl Jetstream {
-    /// Asks, and waits for an answer that `judge` takes. A read asks again until its deadline and then reports why the last
-    /// answer was none; a write is sent once.
+    /// Asks, and waits for an answer that `judge` takes. What may be asked twice is asked again until its deadline, and then
+    /// reports why the last answer was none; anything else is sent once.
     pub(super) async fn exchange<T>(
         &self,
-        call: Call<'_>,
+        mut call: Call<'_>,
         judge: impl Fn(&Message) -> Judged<T>,
     ) -> Result<T, Unknown> {
         let _permit = self.permit(&call).await?;
-        let resend = call.is_read().then(|| self.next_resend());
+        let resend = call.repeats().then(|| self.next_resend());
         let (waiting, reply) = self.desk().wait(call.by, resend);
         // The waiter is in place before the link is looked at, so that a loss after the look ends it.
         if !self.connected() {
@@ -120,7 +126,7 @@ impl Jetstream {
                         Judged::Final(result) => return self.told(&call, &message, result),
                         Judged::Wait(result) => best = Some(self.told(&call, &message, result)),
                     }
-                    if !call.is_read() {
+                    if !call.repeats() {
                         waiting.end_by(self.env().now() + GRACE);
                     }
                 }
@@ -144,7 +150,7 @@ impl Jetstream {
                 }
                 Event::Failed => {
                     return match best {
-                        Some(answer) if !call.is_read() => answer,
+                        Some(answer) if !call.repeats() => answer,
                         _ => Err(call.unanswered(Cause::Disconnected)),
                     };
                 }

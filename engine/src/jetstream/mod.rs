@@ -3,7 +3,8 @@
 //! A [`Jetstream`] pipelines: any number of tasks ask at once over one connection and one reply subscription, and every
 //! request has a deadline of its own. Retrying a decision is not its job. A read, which changes nothing, is asked again until
 //! its deadline, because a request to a leader that died is never answered; a write is sent once, and a write without an
-//! answer is unknown.
+//! answer is unknown. The making and removing of a consumer is asked again like a read: the client chose its name, so that
+//! twice is the same as once.
 //!
 //! What it promises:
 //! - An answer is the stream leader's, or that of a member which takes itself for the leader: a member cut off from its

@@ -202,15 +202,15 @@ impl<B: Bucket> Attempt<'_, B> {
         record.epoch = Some(epoch);
         record.preferred = preferred;
         record.acquired_at = Some(inner.env.wall());
-        if super::ends_by_age(terms.resource.class()) {
-            inner.declare_protocol().await?;
-        }
         self.write_lease(&record, won, epoch).await
     }
 
     /// Writes a record with its epoch over revision `stands`, and makes the lease of it.
     async fn write_lease(&mut self, record: &LeaseRecord, stands: u64, epoch: u64) -> Result<Round, Error> {
         let (inner, terms) = (self.inner, self.terms);
+        if super::ends_by_age(terms.resource.class()) {
+            inner.declare_protocol().await?;
+        }
         let value = record.encode();
         let sent = inner.env.now();
         let put =

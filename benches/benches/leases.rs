@@ -1,0 +1,69 @@
+//! Claims, renewals and releases over the memory twin: what the engine itself takes, without a broker.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use coordproto::lease::Terms;
+use criterion::{Criterion, criterion_group, criterion_main};
+use engine::env::Env;
+use engine::lease::{Claim, Config, Lease, Leases};
+use engine::store::memory::Memory;
+use tokio::runtime::{Builder, Runtime};
+
+/// Seats held beside the one that is claimed.
+const HELD: usize = 100;
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// A TTL that outlasts the bench.
+const TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+async fn held(leases: &Leases<Memory>, n: usize) -> Lease {
+    let terms = Terms::new(benches::seat(n), "n007:9f86d081884c7d65", TTL);
+    match leases.claim(&terms).await {
+        Ok(Claim::Held(lease)) => lease,
+        other => panic!("seat {n} was not granted: {other:?}"),
+    }
+}
+
+async fn open() -> Leases<Memory> {
+    let env = Env::seeded(1);
+    let config = Config { lease_ttl: TTL, ..Config::default() };
+    let leases = Leases::open(env.clone(), &Memory::new(env), &config).await.expect("the buckets open");
+    for n in 0..HELD {
+        held(&leases, n).await;
+    }
+    leases
+}
+
+fn tenures(c: &mut Criterion) {
+    let runtime = runtime();
+    let leases = runtime.block_on(open());
+    let mut group = c.benchmark_group("memory twin");
+    group.bench_function("claim a free seat and release it", |b| {
+        b.iter(|| {
+            runtime.block_on(async {
+                let lease = held(&leases, HELD).await;
+                black_box(leases.release(&lease).await)
+            })
+        });
+    });
+    let mut lease = runtime.block_on(held(&leases, HELD));
+    group.bench_function("renew", |b| b.iter(|| runtime.block_on(async { black_box(leases.renew(&mut lease).await) })));
+    let mut all: Vec<Lease> = runtime.block_on(async {
+        let mut all = Vec::with_capacity(HELD);
+        for n in 0..HELD {
+            all.push(held(&leases, n).await);
+        }
+        all
+    });
+    group.bench_function("renew 100 in a burst", |b| {
+        b.iter(|| runtime.block_on(async { black_box(leases.renew_all(&mut all).await) }));
+    });
+    group.finish();
+}
+
+criterion_group!(leases, tenures);
+criterion_main!(leases);

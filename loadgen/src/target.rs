@@ -93,7 +93,7 @@ impl Target {
             }
             Asked::External { urls, credentials, tls } => {
                 let access = Access::external(urls, credentials.clone(), tls.clone())?;
-                tracing::info!(urls = access.urls().join(","), "connecting");
+                tracing::info!(urls = access.urls().join(","), "external_broker_connecting");
                 Ok(Target { env: env.clone(), access, embedded: None })
             }
         }

@@ -182,7 +182,7 @@ fn what_makes_no_sense_ends_with_2_and_names_input_and_rule() {
 #[tokio::test]
 async fn an_interruption_before_there_is_anything_to_report_ends_it_too() {
     let mut running = Running::fleet("--url nats://127.0.0.1:1");
-    running.until("connecting");
+    running.until("external_broker_connecting");
     running.signal(Signal::INT);
     let ended = running.end();
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(130), ""), "{}", ended.stderr);
@@ -218,7 +218,7 @@ async fn a_nats_that_runs_already_is_used_and_left_as_it_was_found() {
     }
 
     let base = access.connect_options().await.unwrap();
-    let jetstream = Jetstream::connect(env, access.urls(), base, Options::named("look")).await.unwrap();
+    let jetstream = Box::pin(Jetstream::connect(env, access.urls(), base, Options::named("look"))).await.unwrap();
     let store = Nats::new(jetstream, Storage::File);
     for slot in coordproto::slot::SLOTS {
         let bucket = format!("loadgen_{}_{}", report["run_id"].as_str().unwrap(), slot.name);

@@ -44,8 +44,8 @@ const BRING_UP_PATIENCE: Duration = Duration::from_secs(60);
 /// How long operations under way at the end may take to be answered; each has a deadline of its own.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// How long the closing listing of the seats may be tried.
-const CLOSING_LISTING: Duration = Duration::from_secs(30);
+/// How long the final listing of the seats may be tried.
+const FINAL_LISTING: Duration = Duration::from_secs(30);
 
 /// What every part of the fleet works with.
 #[derive(Clone)]
@@ -85,7 +85,7 @@ pub struct Ran {
     pub interrupted: bool,
     /// Whether every node and every seat came up.
     pub brought_up: bool,
-    /// Seats held when it was over, as the closing listing has them; none when that was unknown or not asked.
+    /// Seats held when it was over, as the final listing has them; none when that was unknown or not asked.
     pub seats_held: Option<usize>,
     /// Contested claims that were answered definitely.
     pub claims_settled: u64,
@@ -168,12 +168,12 @@ impl Fleet {
         }
         let ended = over.end().unwrap_or_else(|| self.env.now());
         tokio::select! {
-            seats_held = self.closing_listing(leases, ended) => Ran { seats_held, ..ran },
+            seats_held = self.final_listing(leases, ended) => Ran { seats_held, ..ran },
             () = interrupt => Ran { interrupted: true, ..ran },
         }
     }
 
-    /// The whole run but its closing listing.
+    /// The whole run but its final listing.
     async fn work<S: Store>(&self, leases: &[Leases<S>], stop: Stop, over: &Over) -> Ran {
         let Params { duration, warmup, claimers, .. } = self.params;
         let (env, plan) = (&self.env, Plan::new(&self.params));
@@ -286,8 +286,8 @@ impl Fleet {
 
     /// How many of the fleet's seats the store says are held when all is over. One that is not is an anomaly, unless it ended
     /// by itself since the heartbeats did, at `ended`.
-    async fn closing_listing<S: Store>(&self, leases: &[Leases<S>], ended: Mono) -> Option<usize> {
-        let until = self.env.now() + CLOSING_LISTING;
+    async fn final_listing<S: Store>(&self, leases: &[Leases<S>], ended: Mono) -> Option<usize> {
+        let until = self.env.now() + FINAL_LISTING;
         loop {
             match leases[0].list(&Class::seat()).await {
                 Ok(views) => {
@@ -302,7 +302,7 @@ impl Fleet {
                     self.model.found(|anomalies| anomalies.seats_not_held += gone);
                     return Some(self.params.seats - missing.len());
                 }
-                Err(unknown) => tracing::warn!(%unknown, "closing_listing_unknown"),
+                Err(unknown) => tracing::warn!(%unknown, "final_listing_unknown"),
             }
             if self.env.now() >= until {
                 self.model.found(|anomalies| anomalies.ops_unsettled += 1);

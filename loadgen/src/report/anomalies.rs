@@ -18,7 +18,7 @@ pub struct Anomalies {
     pub memberships_short: u64,
     /// A seat of a node had no holder when the run was over.
     pub seats_not_held: u64,
-    /// What became of something could not be found out: an operation never ended, or the closing reading had no answer.
+    /// What became of something could not be found out: an operation never ended, or the final listing had no answer.
     pub ops_unsettled: u64,
 }
 

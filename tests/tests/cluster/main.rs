@@ -5,6 +5,7 @@
 
 mod expiry;
 mod listings;
+mod opening;
 mod outage;
 mod storm;
 mod takeover;

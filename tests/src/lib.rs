@@ -3,7 +3,9 @@
 //! A case is one generic async function over a [`Fixture`]. The contract binaries run every case on the memory twin, on one
 //! broker and on three, from the same text, each as a test of its own name.
 
+mod brokers;
 pub mod cases;
 mod fixture;
 
+pub use brokers::Brokers;
 pub use fixture::{Fixture, class, eventually, held, refused, resource, terms};

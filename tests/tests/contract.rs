@@ -87,6 +87,7 @@ contract! {
         a_claim_without_an_answer_gives_the_resource_back
         an_abandoned_claim_leaves_the_next_one_granted
         a_stale_read_is_unknown_and_never_lost
+        a_listing_from_the_past_leaves_nobody_out
         one_lost_reply_is_not_a_lost_lease
         no_fault_breaks_the_fence
         one_expectation_is_met_once

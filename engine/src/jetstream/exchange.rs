@@ -117,6 +117,7 @@ impl Jetstream {
         counters.request(call.kind);
         add(&counters.bytes_out, bytes);
         meter.sent(bytes);
+        waiting.turn().await;
         let mut best = None;
         loop {
             match waiting.next().await {

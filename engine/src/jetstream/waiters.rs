@@ -195,6 +195,19 @@ impl<T> Waiters<T> {
         Poll::Pending
     }
 
+    /// Wakes `waker` when there is something to be told; now, if there is.
+    ///
+    /// # Panics
+    /// When the waiter was removed.
+    pub(crate) fn wake_for(&mut self, key: Key, waker: &Waker) {
+        let waiter = self.find(key).expect("a waiter is asked only by its owner, who removes it");
+        if waiter.replies.is_empty() && !waiter.failed && !waiter.expired && !waiter.resend_due {
+            waiter.waker = Some(waker.clone());
+        } else {
+            waker.wake_by_ref();
+        }
+    }
+
     /// Sets when the waiter is next told to ask again.
     pub(crate) fn resend_at(&mut self, key: Key, resend: Tick) {
         self.retime(key, |waiter| waiter.resend = resend);

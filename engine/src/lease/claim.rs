@@ -7,14 +7,15 @@
 //! ```
 //!
 //! The gate (of a seat) or the broker's clock (of a lease that ends by its own deadline) rides beside the first read, the
-//! counter beside the write that wins. What a claim wrote is given back when it fails or its caller goes away; see
+//! counter beside the write that wins, and the word that this build's protocol is in use, where no heartbeat has said it for
+//! a TTL, beside the bump. What a claim wrote is given back when it fails or its caller goes away; see
 //! [`giveback`](super::giveback).
 
 use std::sync::Arc;
 
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::Resource;
-use coordproto::lease::{Step, Terms, step};
+use coordproto::lease::{Step, Terms, ends_by_age, step};
 use coordproto::record::lease::{EpochRecord, LeaseRecord};
 use futures_util::future::{join, try_join};
 
@@ -198,7 +199,13 @@ impl<B: Bucket> Attempt<'_, B> {
             Put::Lost(race) => return Ok(self.refused(race)),
         };
         self.pending.arm(&record, won);
-        let (epoch, preferred) = inner.mint(terms, counter?).await?;
+        let declared = async {
+            if ends_by_age(terms.resource.class()) {
+                inner.declare_protocol().await?;
+            }
+            Ok(())
+        };
+        let ((epoch, preferred), ()) = try_join(inner.mint(terms, counter?), declared).await?;
         record.epoch = Some(epoch);
         record.preferred = preferred;
         record.acquired_at = Some(inner.env.wall());
@@ -216,6 +223,8 @@ impl<B: Bucket> Attempt<'_, B> {
         let put =
             inner.bucket(&terms.resource).put(terms.resource.key(), Write::Value(value.clone()), Expect::At(stands));
         match put.await? {
+            // An answer that took as long as the lease lasts says nothing about now.
+            Put::Stored(_) if inner.env.now() >= sent + terms.ttl => Ok(Round::Again),
             Put::Stored(revision) => Ok(Round::Done(Claim::Held(Lease {
                 resource: terms.resource.clone(),
                 owner: terms.owner.as_str().into(),

@@ -9,7 +9,8 @@
 //! is that it *holds*: ambiguity is not loss, and [`Lease::good_until`] is what bounds it.
 //!
 //! What it costs, without contention: a renew or a release is one request; a claim of a fresh or lapsed resource is six at
-//! most, in four round trips; a claim refused because a peer holds the resource is two at most.
+//! most, in four round trips, and one more where this handle has sent no heartbeat for a TTL; a claim refused because a peer
+//! holds the resource is two at most.
 
 mod claim;
 mod gate;
@@ -27,6 +28,7 @@ use coordproto::listing::Version;
 use coordproto::record::lease::{EpochRecord, LeaseRecord};
 use coordproto::slot::{DUTIES, EPOCHS, LEASES};
 use futures_util::future::try_join3;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -39,6 +41,9 @@ pub use tenure::{Release, Renew, Renewal};
 
 /// How often a lost race is looked at again before the answer is unknown.
 const ROUNDS: u32 = 16;
+
+/// Leader reads of one listing under way at once.
+const READS_AT_ONCE: usize = 64;
 
 /// What a fleet's leases are opened with.
 #[derive(Clone, Debug)]
@@ -111,7 +116,7 @@ impl Lease {
     }
 
     /// The holder's own bound: the instant its last good request was *sent*, plus the TTL. The broker's deadline is never
-    /// earlier.
+    /// earlier. When a claim is granted or a renewal answered, it has not passed.
     pub fn good_until(&self) -> Mono {
         self.sent + self.ttl
     }
@@ -240,6 +245,11 @@ struct Found {
 }
 
 impl Found {
+    /// Whether it is a live lease, its epoch committed.
+    fn is_tenure(&self) -> bool {
+        self.live && self.record.as_ref().is_some_and(|record| record.epoch.is_some())
+    }
+
     /// What a reader is told: a committed tenure.
     fn view(self, resource: &Resource, expiry: Expiry) -> Option<LeaseView> {
         let record = self.record?;
@@ -306,21 +316,28 @@ impl<B: Bucket> Inner<B> {
         Ok(Some(Found { revision, written, record: Some(record), live }))
     }
 
-    /// Every live record of a class, claims in flight included.
+    /// Every live record of a class, claims in flight included, in the order of their keys.
+    ///
+    /// A listing names every key that was live, but the value may be an older one, from a member that is behind. So a record
+    /// that says the resource is free, or only about to be held, is not left out on that word: the leader is asked.
     async fn list(&self, class: &Class) -> Result<Vec<Listed>, Unknown> {
         let bucket = if ends_by_age(class.as_str()) { &self.leases } else { &self.duties };
         let listing = bucket.list(&class.filter()).await.map_err(|u| u.during("list", class.as_str()))?;
-        let mut live = Vec::with_capacity(listing.entries.len());
-        for (key, version) in listing.entries {
-            // A key that names no resource was written by nobody that speaks of leases.
-            let Ok(resource) = Resource::from_key(&key) else { continue };
-            let found = self.judge(&resource, Some(version), Some(listing.clock)).await;
-            match found.map_err(|u| u.during("list", class.as_str()))? {
-                Some(found) if found.live => live.push(Listed { expiry: self.expiry(&resource), resource, found }),
-                _ => {}
+        let clock = Some(listing.clock);
+        // A key that names no resource was written by nobody that speaks of leases.
+        let entries =
+            listing.entries.into_iter().filter_map(|(key, version)| Some((Resource::from_key(&key).ok()?, version)));
+        let judged = stream::iter(entries).map(async |(resource, version)| {
+            let mut found = self.judge(&resource, Some(version), clock).await?;
+            if !found.as_ref().is_some_and(Found::is_tenure) {
+                let version = bucket.get(resource.key()).await?;
+                found = self.judge(&resource, version, clock).await?;
             }
-        }
-        Ok(live)
+            let found = found.filter(|found| found.live);
+            Ok(found.map(|found| Listed { expiry: self.expiry(&resource), resource, found }))
+        });
+        let live: Result<Vec<Option<Listed>>, Unknown> = judged.buffered(READS_AT_ONCE).try_collect().await;
+        Ok(live.map_err(|u| u.during("list", class.as_str()))?.into_iter().flatten().collect())
     }
 
     /// Waits before round `round` of a contended loop: jittered, 1 ms doubling to 32 ms.

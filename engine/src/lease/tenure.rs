@@ -5,9 +5,9 @@
 
 use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
-use coordproto::lease::Expiry;
 use coordproto::record::lease::LeaseRecord;
 use futures_util::future::{join, join_all};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Inner, Lease, Leases, ROUNDS, contended};
@@ -41,6 +41,22 @@ pub enum Release {
     NotHeld,
 }
 
+/// What is written over a tenure's record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Renew,
+    Release,
+}
+
+impl Op {
+    fn name(self) -> &'static str {
+        match self {
+            Op::Renew => "renew",
+            Op::Release => "release",
+        }
+    }
+}
+
 /// What became of a write over this tenure's record.
 enum Over {
     Stored { revision: u64, sent: Mono },
@@ -54,7 +70,7 @@ impl<S: Store> Leases<S> {
     /// Unknown. The safe direction is to hold: the lease is good until [`Lease::good_until`], and nothing about it changes.
     pub async fn renew(&self, lease: &mut Lease) -> Result<Renew, Unknown> {
         let value = lease.value.clone();
-        match self.inner.write_over(lease, value, "renew").await {
+        match self.inner.write_over(lease, value, Op::Renew).await {
             Ok(Over::Stored { revision, sent }) => {
                 lease.revision = revision;
                 lease.sent = sent;
@@ -75,7 +91,7 @@ impl<S: Store> Leases<S> {
         let mut record = LeaseRecord::decode(&lease.value).map_err(cause)?;
         record.meta = Some(meta);
         let value = record.encode();
-        Ok(match self.inner.write_over(lease, value.clone(), "renew").await? {
+        Ok(match self.inner.write_over(lease, value.clone(), Op::Renew).await? {
             Over::Stored { revision, sent } => {
                 *lease = Lease { revision, sent, value, ..lease.clone() };
                 Renew::Extended
@@ -105,7 +121,7 @@ impl<S: Store> Leases<S> {
     pub async fn release(&self, lease: &Lease) -> Result<Release, Unknown> {
         let unknown = |cause| Unknown::settled("release", lease.resource.name(), cause);
         let released = LeaseRecord::decode(&lease.value).map_err(unknown)?.released().encode();
-        match self.inner.write_over(lease, released, "release").await {
+        match self.inner.write_over(lease, released, Op::Release).await {
             Ok(Over::Stored { .. }) => Ok(Release::Released),
             Ok(Over::NotOurs) => Ok(Release::NotHeld),
             Err(Error::Unknown(unknown)) => Err(unknown),
@@ -116,16 +132,15 @@ impl<S: Store> Leases<S> {
 
 impl<B: Bucket> Inner<B> {
     /// Writes `value` over the record of this tenure, while it is this tenure's.
-    async fn write_over(&self, lease: &Lease, value: Bytes, op: &'static str) -> Result<Over, Error> {
+    async fn write_over(&self, lease: &Lease, value: Bytes, op: Op) -> Result<Over, Error> {
         let told = |error: Error| match error {
-            Error::Unknown(unknown) => Error::Unknown(unknown.during(op, lease.resource.name())),
+            Error::Unknown(unknown) => Error::Unknown(unknown.during(op.name(), lease.resource.name())),
             bad => bad,
         };
         let mut stands = lease.revision;
-        // Only a look tells whether a lease past its own deadline has lapsed: its record outlives it, and a compare-and-set
+        // Only a look tells whether a lease past its own deadline has lapsed: its record may outlive it, and a compare-and-set
         // would revive it.
-        let by_deadline = self.expiry(&lease.resource) == Expiry::ByDeadline || lease.ttl < self.lease_ttl;
-        if by_deadline && self.env.now() >= lease.good_until() {
+        if self.env.now() >= lease.good_until() {
             match self.ours(lease, stands).await.map_err(told)? {
                 Some(revision) => stands = revision,
                 None => return Ok(Over::NotOurs),
@@ -136,6 +151,8 @@ impl<B: Bucket> Inner<B> {
             let write = Write::Value(value.clone());
             let put = self.bucket(&lease.resource).put(lease.resource.key(), write, Expect::At(stands));
             match put.await.map_err(told)? {
+                // An answer that took as long as the lease lasts says nothing about now.
+                Put::Stored(revision) if op == Op::Renew && self.env.now() >= sent + lease.ttl => stands = revision,
                 Put::Stored(revision) => return Ok(Over::Stored { revision, sent }),
                 Put::Lost(Race::InProcess) => self.back_off(round).await,
                 Put::Lost(Race::Newer(newer)) => stands = newer,
@@ -146,32 +163,54 @@ impl<B: Bucket> Inner<B> {
                 None => return Ok(Over::NotOurs),
             }
         }
-        Err(contended(op, &lease.resource))
+        Err(contended(op.name(), &lease.resource))
     }
 
     /// The revision at which a tenure's record stands; none when it is certainly over. `known` is a revision that the record
     /// is known to have reached.
     ///
-    /// Where nothing stands, a leader from before the record would say the same, so it takes a quorum to believe it: a write
-    /// that expects nothing there, and leaves what a release would have left.
+    /// Two answers are made true before they are given, by a write that leaves what a release would have left. Where nothing
+    /// stands, a leader from before the record would say the same, so it takes a quorum to believe it: a write that expects
+    /// nothing there. And where the record has outlived its deadline unswept, everybody else still reads it as held.
     async fn ours(&self, lease: &Lease, mut known: u64) -> Result<Option<u64>, Error> {
         let unknown = |cause| Unknown::settled("look", lease.resource.name(), cause);
         for round in 0..ROUNDS {
-            if let Some(found) = self.look(&lease.resource).await? {
-                if found.revision < known {
+            let stands = match self.look(&lease.resource).await? {
+                None => 0,
+                Some(found) if found.revision < known => {
                     return Err(unknown(Cause::Stale { answered: found.revision, known }).into());
                 }
-                let ours = found.live && found.record.is_some_and(|r| r.is_tenure(&lease.owner, lease.epoch));
-                return Ok(ours.then_some(found.revision));
-            }
+                Some(found) => {
+                    let record = found.record.filter(|r| found.live && r.is_tenure(&lease.owner, lease.epoch));
+                    let Some(record) = record else { return Ok(None) };
+                    if !self.unswept(lease, &record, found.written).await? {
+                        return Ok(Some(found.revision));
+                    }
+                    found.revision
+                }
+            };
             let released = LeaseRecord::decode(&lease.value).map_err(unknown)?.released().encode();
             let bucket = self.bucket(&lease.resource);
-            match bucket.put(lease.resource.key(), Write::Value(released), Expect::At(0)).await? {
+            match bucket.put(lease.resource.key(), Write::Value(released), Expect::At(stands)).await? {
                 Put::Stored(_) => return Ok(None),
                 Put::Lost(Race::Newer(newer)) => known = newer,
                 Put::Lost(Race::InProcess | Race::Vanished) => self.back_off(round).await,
             }
         }
         Err(contended("look", &lease.resource))
+    }
+
+    /// Whether a record that ends with the bucket's age is there although that age has passed. Only a holder past its own
+    /// bound asks.
+    ///
+    /// The broker sweeps at intervals, and a stream that comes back on several members has been seen to keep the record
+    /// written last for another age. It reads as held all the while, and no peer may judge it by a clock; its own former
+    /// holder may.
+    async fn unswept(&self, lease: &Lease, record: &LeaseRecord, written: Timestamp) -> Result<bool, Unknown> {
+        let expiry = self.expiry(&lease.resource);
+        if self.env.now() < lease.good_until() || record.needs_clock(expiry) {
+            return Ok(false);
+        }
+        Ok(self.bucket(&lease.resource).clock().await? >= record.deadline(written, expiry))
     }
 }

@@ -31,8 +31,8 @@ pub enum Fault {
     Late(Duration),
     /// The call is held back before it is sent, so that a later one may overtake it.
     Delay(Duration),
-    /// A read of one key is answered from the past, and a write by a member that is no longer the leader. Where this
-    /// decorator knows no past, nothing goes wrong.
+    /// A read of one key is answered from the past, a listing with values from the past, and a write by a member that is no
+    /// longer the leader. Where this decorator knows no past, nothing goes wrong.
     Stale,
 }
 
@@ -153,11 +153,12 @@ impl<B: Bucket> Faulty<B> {
     /// Carries out a call that changes nothing, or loses it.
     async fn ask<T>(
         &self,
-        (verb, op): (Verb, &'static str),
+        fault: Fault,
+        op: &'static str,
         about: &str,
         ask: impl Future<Output = Result<T, Unknown>> + Send,
     ) -> Result<T, Unknown> {
-        match self.fault(verb, about, None) {
+        match fault {
             Fault::None | Fault::Stale => ask.await,
             Fault::DropRequest | Fault::Late(_) => Err(self.lost(op, about)),
             Fault::DropReply => {
@@ -249,24 +250,36 @@ impl<B: Bucket> Bucket for Faulty<B> {
     }
 
     async fn purge(&self, key: &Key, through: u64) -> Result<u64, Unknown> {
-        self.ask((Verb::Purge, "purge"), key.as_str(), self.below.purge(key, through))
+        self.ask(self.fault(Verb::Purge, key.as_str(), None), "purge", key.as_str(), self.below.purge(key, through))
             .await
             .map_err(|unknown| Unknown { landing: coordproto::answer::Landing::InFlight, ..unknown })
     }
 
     async fn list(&self, filter: &Filter) -> Result<Listing, Unknown> {
-        self.ask((Verb::List, "list"), filter.as_str(), self.below.list(filter)).await
+        let fault = self.fault(Verb::List, filter.as_str(), None);
+        let mut listing = self.ask(fault, "list", filter.as_str(), self.below.list(filter)).await?;
+        if fault == Fault::Stale {
+            // A member that is behind delivers older values. A removal is none, and is read from the leader.
+            for (key, version) in &mut listing.entries {
+                if let Some(old) = self.old(key).filter(|old| old.value.is_some() && old.revision < version.revision) {
+                    *version = old;
+                }
+            }
+        }
+        Ok(listing)
     }
 
     async fn names(&self, filter: &Filter) -> Result<Names, Unknown> {
-        self.ask((Verb::Names, "names"), filter.as_str(), self.below.names(filter)).await
+        self.ask(self.fault(Verb::Names, filter.as_str(), None), "names", filter.as_str(), self.below.names(filter))
+            .await
     }
 
     async fn watch(&self, filter: &Filter) -> Result<Watch<B::Changes>, Unknown> {
-        self.ask((Verb::Watch, "watch"), filter.as_str(), self.below.watch(filter)).await
+        self.ask(self.fault(Verb::Watch, filter.as_str(), None), "watch", filter.as_str(), self.below.watch(filter))
+            .await
     }
 
     async fn clock(&self) -> Result<Timestamp, Unknown> {
-        self.ask((Verb::Clock, "clock"), "", self.below.clock()).await
+        self.ask(self.fault(Verb::Clock, "", None), "clock", "", self.below.clock()).await
     }
 }

@@ -125,7 +125,8 @@ pub trait Bucket: Clone + Send + Sync + 'static {
     /// Erases a key up to a revision, leaving no marker; a later revision stays. Answers how many revisions went.
     fn purge(&self, key: &Key, through: u64) -> impl Future<Output = Result<u64, Unknown>> + Send;
 
-    /// Every key live throughout the listing, or unknown; never fewer.
+    /// Every key live throughout the listing, or unknown; never fewer. A value may be an older one, from a member that is
+    /// behind: whoever would leave a key out for what its value says asks the leader first.
     fn list(&self, filter: &Filter) -> impl Future<Output = Result<Listing, Unknown>> + Send;
 
     /// The keys that the leader's index names: one request, no values.

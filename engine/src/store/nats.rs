@@ -27,6 +27,9 @@ use crate::jetstream::{self, Delivery, Jetstream, Pass, Tombstone};
 /// How long opening a bucket may take; a fresh cluster elects first.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
+/// A key that nobody writes: no record of any slot is of this class.
+const PROBE: &str = "probe";
+
 /// How long a listing may take, all of it together.
 const LIST_WITHIN: Duration = Duration::from_secs(10);
 
@@ -68,7 +71,7 @@ impl Nats {
         self.jetstream.delete_stream(&stream_of(bucket), self.jetstream.deadline()).await
     }
 
-    /// The configuration of a bucket's stream as it stands, created when there is none.
+    /// The configuration of a bucket's stream as it stands, created when there is none. It takes writes from here by then.
     async fn stand(&self, spec: &BucketSpec) -> Result<StreamConfig, Unknown> {
         let (js, env) = (&self.jetstream, self.jetstream.env());
         let stream = stream_of(&spec.name);
@@ -77,16 +80,17 @@ impl Nats {
         loop {
             // A refusal or a missing answer decides nothing here: the next look does.
             let doubt = match js.info(&stream, None, js.deadline().min(until)).await {
-                Ok(Some(info)) => {
-                    return info.config().map_err(|garbage| Unknown::settled("open", &*spec.name, garbage.into()));
-                }
+                Ok(Some(info)) => match self.reaches(&spec.name, js.deadline().min(until)).await {
+                    Ok(()) => {
+                        return info.config().map_err(|garbage| Unknown::settled("open", &*spec.name, garbage.into()));
+                    }
+                    Err(unknown) => Some(unknown),
+                },
                 Ok(None) => {
                     let age = spec.age.unwrap_or_default();
                     let config = StreamConfig::bucket(&spec.name, age, self.storage, usize::from(spec.replicas));
-                    match js.create_stream(&config, js.deadline().min(until)).await {
-                        Ok(_stands_or_differs) => None,
-                        Err(unknown) => Some(unknown),
-                    }
+                    // Whether it stands or differs, it is there to be looked at.
+                    js.create_stream(&config, js.deadline().min(until)).await.err()
                 }
                 Err(unknown) => Some(unknown),
             };
@@ -99,6 +103,18 @@ impl Nats {
             let most = Duration::from_millis(10 << u32::min(round, 5));
             env.sleep(most / 2 + env.jitter(most / 2)).await;
             round += 1;
+        }
+    }
+
+    /// Whether a write from here reaches the leader. A member answers for a stream that was just made before the others have
+    /// heard that it takes the subjects in, and until they have, a write through one of them reaches nobody. This one
+    /// expects a revision of a key that has none, so the leader refuses it and nothing is written.
+    async fn reaches(&self, bucket: &str, by: Mono) -> Result<(), Unknown> {
+        let subject = format!("$KV.{bucket}.{PROBE}");
+        match self.jetstream.put(&subject, jetstream::Write::at(1), Bytes::new(), by).await {
+            Ok(_refused) => Ok(()),
+            Err(Error::Unknown(unknown)) => Err(unknown),
+            Err(Error::BadArgument(error)) => unreachable!("nothing is never too large a value: {error}"),
         }
     }
 }

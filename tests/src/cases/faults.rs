@@ -169,6 +169,25 @@ pub async fn a_stale_read_is_unknown_and_never_lost<S: Store>(t: Fixture<S>) {
     assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Extended);
 }
 
+/// A listing whose values are from the past leaves out nobody who holds a lease.
+pub async fn a_listing_from_the_past_leaves_nobody_out<S: Store>(t: Fixture<S>) {
+    let (faulty, leases, direct) = pair(&t, |_| Fault::None).await;
+    for name in ["seat:a", "node:a", "worker:a"] {
+        let former = held(&direct, &terms(&direct, name, "n1:1")).await;
+        direct.release(&former).await.unwrap();
+        leases.get(&resource(name)).await.unwrap();
+        let holder = held(&direct, &terms(&direct, name, "n2:1")).await;
+        // From here on the past is known: that the lease is free.
+        leases.get(&resource(name)).await.unwrap();
+        faulty.choose(|call| if call.verb == Verb::List { Fault::Stale } else { Fault::None });
+        let listed = leases.list(&class(resource(name).class())).await.unwrap();
+        let listed: Vec<_> =
+            listed.iter().map(|view| (view.resource.name(), view.owner.as_str(), view.epoch)).collect();
+        assert_eq!(listed, [(name, "n2:1", holder.epoch())]);
+        faulty.choose(|_| Fault::None);
+    }
+}
+
 /// One lost reply costs a renewal, not the lease.
 pub async fn one_lost_reply_is_not_a_lost_lease<S: Store>(t: Fixture<S>) {
     let mut writes = 0;

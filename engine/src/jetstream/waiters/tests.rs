@@ -32,6 +32,30 @@ fn a_reply_reaches_its_waiter_and_a_late_one_nobody() {
 }
 
 #[test]
+fn whoever_looks_later_is_woken_for_what_came_before_and_what_comes_after() {
+    struct Woken(AtomicUsize);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let woken = Arc::new(Woken(AtomicUsize::new(0)));
+    let waker = Waker::from(woken.clone());
+    let mut waiters = Waiters::with_capacity(2);
+    let (early, late) = (waiters.insert(10, NEVER), waiters.insert(10, NEVER));
+    waiters.deliver(early, "early");
+    waiters.wake_for(early, &waker);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1, "it is there already");
+    assert_eq!(look(&mut waiters, early), Poll::Ready(Event::Reply("early")), "and still is");
+    waiters.wake_for(late, &waker);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    let Delivery::Taken(Some(waker)) = waiters.deliver(late, "late") else { panic!("it waits") };
+    waker.wake();
+    assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+    assert_eq!(look(&mut waiters, late), Poll::Ready(Event::Reply("late")));
+}
+
+#[test]
 fn every_reply_to_one_question_is_seen_until_the_end() {
     let mut waiters = Waiters::with_capacity(1);
     let key = waiters.insert(10, NEVER);

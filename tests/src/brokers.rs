@@ -1,0 +1,126 @@
+//! Real brokers for a test: started for it, reached through any member or through one of them, and asked what the layer
+//! under test does not say.
+
+use std::time::Duration;
+
+use coordproto::api::requests::Storage;
+use engine::broker::{Cluster, Member, Settings};
+use engine::env::Env;
+use engine::jetstream::{Jetstream, Options};
+use engine::lease::{Config, Leases};
+use engine::store::nats::Nats;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::eventually;
+
+/// How long one question to a broker may take. One that is asked between two leaders is never answered, and whoever needs an
+/// answer asks again.
+const ASK_WITHIN: Duration = Duration::from_millis(250);
+
+/// How long one attempt to connect may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long members may take from a start until they serve together.
+const SERVE_WITHIN: Duration = Duration::from_secs(60);
+
+/// A cluster of brokers, with a connection of the test's own beside those of the layer under test.
+pub struct Brokers {
+    /// The clock and the randomness.
+    pub env: Env,
+    /// The brokers. Dropped, they are killed.
+    pub cluster: Cluster,
+    admin: async_nats::Client,
+}
+
+impl Brokers {
+    /// Starts that many members and waits until they serve.
+    pub async fn start(members: u8) -> Brokers {
+        let env = Env::system();
+        let cluster = Cluster::start(Settings::new(members), env.clone()).await.expect("the brokers start");
+        let access = cluster.access();
+        let options = access.connect_options().await.expect("credentials");
+        // The test goes on asking when the member that it is connected to is frozen.
+        let options = options.ping_interval(Duration::from_millis(250)).connection_timeout(CONNECT_WITHIN);
+        let admin = options.connect(access.urls()).await.expect("connected");
+        Brokers { env, cluster, admin }
+    }
+
+    /// The members.
+    pub fn members(&self) -> &[Member] {
+        self.cluster.members()
+    }
+
+    /// A store over a connection that moves to another member when it loses its own.
+    pub async fn store(&self) -> Nats {
+        let access = self.cluster.access();
+        let options = access.connect_options().await.expect("credentials");
+        self.connect(access.urls(), options).await.expect("connected")
+    }
+
+    /// A store over a connection to this member and no other.
+    pub async fn store_at(&self, member: &Member) -> Nats {
+        self.try_store_at(member).await.expect("connected")
+    }
+
+    /// The same; none when the member does not let anybody in.
+    pub async fn try_store_at(&self, member: &Member) -> Option<Nats> {
+        let options = self.cluster.access().connect_options().await.expect("credentials").ignore_discovered_servers();
+        self.connect(&[member.client_url()], options).await
+    }
+
+    async fn connect(&self, urls: &[String], options: async_nats::ConnectOptions) -> Option<Nats> {
+        let named = Options::named("test");
+        let jetstream = Box::pin(Jetstream::connect(self.env.clone(), urls, options, named)).await;
+        Some(Nats::new(jetstream.ok()?, Storage::File))
+    }
+
+    /// The configuration of leases whose buckets begin with `prefix`, on every member, and whose seats end within `ttl`.
+    pub fn config(&self, prefix: &str, ttl: Duration) -> Config {
+        let replicas = u8::try_from(self.members().len()).expect("a few members");
+        Config { prefix: prefix.to_owned(), lease_ttl: ttl, replicas, ..Config::default() }
+    }
+
+    /// Leases over `store`.
+    pub async fn leases(&self, store: &Nats, config: &Config) -> Leases<Nats> {
+        Leases::open(self.env.clone(), store, config).await.expect("the buckets open")
+    }
+
+    /// Starts the members that do not run, with their data, and waits until all serve together.
+    pub async fn start_the_rest(&self) {
+        let down = self.members().iter().filter(|member| !member.is_running());
+        for started in join_all(down.map(Member::start)).await {
+            started.expect("the member starts");
+        }
+        self.cluster.ready(SERVE_WITHIN).await.expect("the cluster serves");
+    }
+
+    /// The member that leads a stream.
+    pub async fn leader(&self, stream: &str) -> &Member {
+        eventually(&self.env, &format!("{stream} has a leader"), || async {
+            let info = self.ask(&format!("STREAM.INFO.{stream}"), &json!({})).await?;
+            let name = info["cluster"]["leader"].as_str().filter(|name| !name.is_empty())?;
+            self.members().iter().find(|member| member.name() == name)
+        })
+        .await
+    }
+
+    /// Makes the leader of a stream hand over; false when it did not say that it did.
+    pub async fn step_down(&self, stream: &str) -> bool {
+        let answer = self.ask(&format!("STREAM.LEADER.STEPDOWN.{stream}"), &json!({})).await;
+        answer.is_some_and(|answer| answer["success"] == true)
+    }
+
+    /// How many consumers a stream has.
+    pub async fn consumers(&self, stream: &str) -> Option<u64> {
+        self.ask(&format!("STREAM.INFO.{stream}"), &json!({})).await?["state"]["consumer_count"].as_u64()
+    }
+
+    /// One question to JetStream's API; none when nobody answers, or with an error.
+    async fn ask(&self, subject: &str, body: &Value) -> Option<Value> {
+        let request = self.admin.request(format!("$JS.API.{subject}"), body.to_string().into());
+        let reply = self.env.within(self.env.now() + ASK_WITHIN, request).await.ok()?.ok()?;
+        let answer: Value = serde_json::from_slice(&reply.payload).expect("JSON");
+        answer.get("error").is_none().then_some(answer)
+    }
+}

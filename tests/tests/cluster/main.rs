@@ -1,0 +1,72 @@
+//! The leases on brokers that things happen to: members killed, frozen, restarted and deposed, holders that die or stall.
+//!
+//! Tests that leave the members alone share one cluster and run beside each other. A test that does something to a member has
+//! the machine to itself and brokers of its own.
+
+mod expiry;
+mod listings;
+mod opening;
+mod outage;
+mod storm;
+mod takeover;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use coordproto::answer::{Error, Unknown};
+use engine::lease::{Claim, Lease, Leases, Renew, Terms};
+use engine::store::nats::Nats;
+use parking_lot::RwLock;
+use tests::{Brokers, eventually};
+use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
+
+/// Held for reading by the tests on the shared cluster, for writing by those that have the machine to themselves.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+/// Never dropped; the members end with the process.
+static SHARED: OnceCell<Brokers> = OnceCell::const_new();
+
+/// Runs a test that leaves the members alone, on the three brokers that all such tests share.
+fn beside_others(test: impl AsyncFnOnce(&'static Brokers)) {
+    let _machine = MACHINE.read();
+    RUNTIME.block_on(async { Box::pin(test(SHARED.get_or_init(|| Brokers::start(3)).await)).await });
+}
+
+/// Runs a test that does something to the members of brokers of its own, while no other test runs.
+fn alone(members: u8, test: impl AsyncFnOnce(&Brokers)) {
+    let _machine = MACHINE.write();
+    Runtime::new().expect("a runtime").block_on(async {
+        let brokers = Brokers::start(members).await;
+        Box::pin(test(&brokers)).await;
+    });
+}
+
+/// Asks until there is a definite answer: a member that went away ends the requests of whoever is connected to it, and one
+/// that has just started may not have an answer yet.
+async fn definite<T>(brokers: &Brokers, ask: impl AsyncFn() -> Result<T, Unknown>) -> T {
+    eventually(&brokers.env, "a definite answer", || async { ask().await.ok() }).await
+}
+
+/// Claims until there is a definite answer.
+async fn claimed(brokers: &Brokers, leases: &Leases<Nats>, ask: &Terms) -> Claim {
+    definite(brokers, async || match leases.claim(ask).await {
+        Ok(claim) => Ok(claim),
+        Err(Error::Unknown(unknown)) => Err(unknown),
+        Err(Error::BadArgument(error)) => panic!("{error}"),
+    })
+    .await
+}
+
+/// Renews until there is a definite answer.
+async fn renewed(brokers: &Brokers, leases: &Leases<Nats>, mut lease: Lease) -> (Renew, Lease) {
+    let until = brokers.env.now() + Duration::from_secs(30);
+    loop {
+        match leases.renew(&mut lease).await {
+            Ok(answer) => return (answer, lease),
+            Err(unknown) => assert!(brokers.env.now() < until, "{unknown}"),
+        }
+        brokers.env.sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,179 @@
+//! What the verbs of the leases cost, counted: requests and sequential round trips, on three brokers, with nobody else at it.
+//!
+//! The counts are part of the contract. They do not depend on the machine, so the table is exact, and a change of it is a
+//! change of the design.
+
+use std::time::Duration;
+
+use coordproto::answer::Unknown;
+use engine::jetstream::{Cost, Meter};
+use engine::lease::{Claim, Lease, Leases, Release, Renew, Terms};
+use engine::store::nats::Nats;
+use tests::{Brokers, class, eventually, held, resource, terms};
+use tokio::runtime::Runtime;
+
+/// Operation, requests, round trips one after another.
+const COSTS: &[(&str, u64, u64)] = &[
+    ("claim a seat, fresh", 6, 4),
+    ("claim a seat, released", 6, 4),
+    ("claim a seat, lapsed", 6, 4),
+    ("claim a seat, the holder again", 3, 2),
+    ("claim a seat, a peer holds it", 2, 1),
+    ("claim a presence, fresh", 5, 4),
+    ("claim a presence, released", 5, 4),
+    ("claim a presence, lapsed", 5, 4),
+    ("claim a presence, the holder again", 2, 2),
+    ("claim a presence, a peer holds it", 1, 1),
+    ("claim a duty, fresh", 6, 4),
+    ("claim a duty, released", 6, 4),
+    ("claim a duty, lapsed", 6, 4),
+    ("claim a duty, the holder again", 3, 2),
+    ("claim a duty, a peer holds it", 2, 1),
+    ("after a TTL without a heartbeat, claim a seat, lapsed", 7, 4),
+    ("renew a seat", 1, 1),
+    ("renew a presence with a status", 1, 1),
+    ("renew a duty", 1, 1),
+    ("renew 100 seats in a burst", 100, 1),
+    ("release a seat", 1, 1),
+    ("release a presence", 1, 1),
+    ("release a duty", 1, 1),
+    ("get a seat", 1, 1),
+    ("get a presence", 1, 1),
+    ("get a duty", 2, 1),
+    ("get a free seat", 1, 1),
+    ("list 20 duties", 3, 2),
+    ("list 100 seats", 3, 2),
+    ("the hints of 100 seats", 3, 2),
+    ("ask for an older protocol", 1, 1),
+];
+
+/// The most that a claim may cost, whatever it is of and whatever it finds, as the leases promise it.
+const CLAIM_MOST: (u64, u64) = (6, 4);
+
+/// What was counted, in the order of the counting.
+#[derive(Default)]
+struct Counted(Vec<(String, Cost)>);
+
+impl Counted {
+    /// Measures `work` as one operation.
+    fn of<T>(&mut self, operation: impl Into<String>, work: impl Future<Output = T>) -> impl Future<Output = T> {
+        let (operation, measured) = (operation.into(), Box::pin(Meter::measure(work)));
+        async {
+            let (output, cost) = measured.await;
+            self.0.push((operation, cost));
+            output
+        }
+    }
+
+    async fn held(&mut self, operation: String, leases: &Leases<Nats>, terms: &Terms) -> Lease {
+        match self.of(operation, leases.claim(terms)).await.expect("a definite answer") {
+            Claim::Held(lease) => lease,
+            Claim::Refused(refusal) => panic!("{}: {refusal}", terms.resource),
+        }
+    }
+}
+
+#[test]
+fn every_verb_costs_exactly_what_the_table_says() {
+    let counted = Runtime::new().expect("a runtime").block_on(count());
+    let found: Vec<(&str, u64, u64)> =
+        counted.0.iter().map(|(operation, cost)| (operation.as_str(), cost.requests, cost.rounds)).collect();
+    for (operation, requests, rounds) in &found {
+        println!("    (\"{operation}\", {requests}, {rounds}),");
+    }
+    let mut want = COSTS.to_vec();
+    let mut sorted = found.clone();
+    want.sort_unstable();
+    sorted.sort_unstable();
+    assert_eq!(sorted, want, "operation, requests, rounds");
+    for (operation, requests, rounds) in found.iter().filter(|(operation, ..)| operation.starts_with("claim")) {
+        assert!(*requests <= CLAIM_MOST.0 && *rounds <= CLAIM_MOST.1, "{operation}: {requests} in {rounds}");
+    }
+}
+
+async fn count() -> Counted {
+    let mut counted = Counted::default();
+    let brokers = Brokers::start(3).await;
+    let store = brokers.store().await;
+    let leases = brokers.leases(&store, &brokers.config("costs", Duration::from_secs(45))).await;
+    claims(&mut counted, &leases).await;
+    lapsed(&mut counted, &brokers, &store).await;
+    tenures(&mut counted, &leases).await.expect("nothing is failing");
+    reads(&mut counted, &leases).await.expect("nothing is failing");
+    counted
+}
+
+const KINDS: [(&str, &str); 3] = [("seat", "seat:a"), ("presence", "node:a"), ("duty", "worker:a")];
+
+async fn claims(counted: &mut Counted, leases: &Leases<Nats>) {
+    for (kind, name) in KINDS {
+        let ask = terms(leases, name, "n1:1");
+        counted.held(format!("claim a {kind}, fresh"), leases, &ask).await;
+        let lease = counted.held(format!("claim a {kind}, the holder again"), leases, &ask).await;
+        let peer = terms(leases, name, "n2:1");
+        let refused = counted.of(format!("claim a {kind}, a peer holds it"), leases.claim(&peer)).await;
+        assert!(matches!(refused.expect("a definite answer"), Claim::Refused(_)));
+        let released = counted.of(format!("release a {kind}"), leases.release(&lease)).await;
+        assert_eq!(released.expect("a definite answer"), Release::Released);
+        counted.held(format!("claim a {kind}, released"), leases, &peer).await;
+    }
+}
+
+/// A lease whose holder went away. The claimer is a node like any other: its heartbeat goes on.
+async fn lapsed(counted: &mut Counted, brokers: &Brokers, store: &Nats) {
+    let ttl = Duration::from_secs(1);
+    let leases = brokers.leases(store, &brokers.config("lapsing", ttl)).await;
+    let lapse = async |name| {
+        held(&leases, &terms(&leases, name, "n1:1")).await;
+        eventually(&brokers.env, "the lease lapses", || async {
+            leases.get(&resource(name)).await.expect("nothing is failing").is_none().then_some(())
+        })
+        .await;
+    };
+    for (kind, name) in KINDS {
+        lapse(name).await;
+        leases.renew_all(&mut []).await;
+        let ask = terms(&leases, name, "n2:1");
+        counted.held(format!("claim a {kind}, lapsed"), &leases, &ask).await;
+    }
+    // One that said nothing for a TTL says that its protocol is in use, beside the bump.
+    lapse("seat:quiet").await;
+    let ask = terms(&leases, "seat:quiet", "n2:1");
+    counted.held("after a TTL without a heartbeat, claim a seat, lapsed".to_owned(), &leases, &ask).await;
+}
+
+async fn tenures(counted: &mut Counted, leases: &Leases<Nats>) -> Result<(), Unknown> {
+    let mut seats = Vec::new();
+    for i in 0..100 {
+        let ask = Terms { preferred: Some("n1".to_owned()), ..terms(leases, &format!("seat:s{i:02}"), "n1:1") };
+        seats.push(held(leases, &ask).await);
+    }
+    let renewed = counted.of("renew a seat", leases.renew(&mut seats[0])).await?;
+    assert_eq!(renewed, Renew::Extended);
+    let burst = counted.of("renew 100 seats in a burst", leases.renew_all(&mut seats)).await;
+    for renewal in burst {
+        assert_eq!(renewal.answer?, Renew::Extended);
+    }
+    let mut presence = held(leases, &terms(leases, "node:status", "n1:1")).await;
+    let status = serde_json::json!({"seats": 100});
+    let renewed = counted.of("renew a presence with a status", leases.renew_with(&mut presence, status)).await;
+    assert_eq!(renewed.expect("a small status"), Renew::Extended);
+    let mut duty = held(leases, &terms(leases, "worker:renewed", "n1:1")).await;
+    assert_eq!(counted.of("renew a duty", leases.renew(&mut duty)).await?, Renew::Extended);
+    Ok(())
+}
+
+async fn reads(counted: &mut Counted, leases: &Leases<Nats>) -> Result<(), Unknown> {
+    for i in 0..18 {
+        held(leases, &terms(leases, &format!("worker:w{i}"), "n1:1")).await;
+    }
+    for (kind, name) in KINDS {
+        assert!(counted.of(format!("get a {kind}"), leases.get(&resource(name))).await?.is_some());
+    }
+    assert_eq!(counted.of("get a free seat", leases.get(&resource("seat:free"))).await?, None);
+    assert_eq!(counted.of("list 20 duties", leases.list(&class("worker"))).await?.len(), 20);
+    assert_eq!(counted.of("list 100 seats", leases.list(&class("seat"))).await?.len(), 101);
+    assert_eq!(counted.of("the hints of 100 seats", leases.hints(&class("seat"))).await?.len(), 100);
+    assert_eq!(counted.of("ask for an older protocol", leases.older_protocol()).await?, None);
+    Ok(())
+}

@@ -1,7 +1,7 @@
 //! The one table of buckets: what each is called, how long it remembers, and who removes from it.
 //!
 //! A retention is the age of a bucket, fixed when the bucket is created, never a property of a write; records that want
-//! opposite retentions live in different buckets for that reason. The source is "Retention is a bucket's age".
+//! opposite retentions live in different buckets for that reason.
 
 use std::time::Duration;
 

@@ -3,6 +3,8 @@
 //! A case is one generic async function over a [`Fixture`]. The contract binaries run every case on the memory twin, on one
 //! broker and on three, from the same text, each as a test of its own name.
 
+#![expect(clippy::unwrap_used, reason = "a case that meets an error ends with it")]
+
 mod brokers;
 pub mod cases;
 mod fixture;

@@ -1,6 +1,6 @@
 //! The records behind a lease: who holds what, and the fencing counter.
 //!
-//! JSON objects; instants are UTC, RFC 3339. The sources are "Leases" and "Retention is a bucket's age".
+//! JSON objects; instants are UTC, RFC 3339.
 
 use bytes::Bytes;
 use jiff::Timestamp;

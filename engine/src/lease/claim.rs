@@ -88,7 +88,8 @@ impl<S: Store> Leases<S> {
         };
         for round in 0..ROUNDS {
             if round > 0 {
-                inner.back_off(round).await;
+                // The rival that won has two more writes to make; looking sooner would show neither of them.
+                inner.back_off(round + 1).await;
             }
             match attempt.round().await.map_err(told)? {
                 Round::Done(claim) => {

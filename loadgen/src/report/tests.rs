@@ -147,11 +147,11 @@ fn a_report_is_replaced_whole_and_read_back_the_same() {
     assert_eq!(
         names,
         [
-            "claim.corrected.hgrm",
+            "claim.hgrm",
             "claim.service.hgrm",
-            "release.corrected.hgrm",
+            "release.hgrm",
             "release.service.hgrm",
-            "renew.corrected.hgrm",
+            "renew.hgrm",
             "renew.service.hgrm",
             "report.json"
         ]

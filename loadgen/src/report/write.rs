@@ -32,17 +32,16 @@ impl Report {
     }
 }
 
-/// Writes the latency distributions of definite answers, `DIR/<operation>.corrected.hgrm` and `.service.hgrm`, in the same
-/// way. See [`hgrm`].
+/// Writes the latency distributions of each operation's definite answers in the same way: `DIR/<operation>.hgrm` from the
+/// intended start, `DIR/<operation>.service.hgrm` from the actual send. See [`hgrm`].
 ///
 /// # Errors
 /// As for [`Report::write`].
 pub fn write_distributions(dir: &Path, snapshot: &[Snapshot]) -> Result<(), WriteError> {
     for op in snapshot {
         let latency = op.measured.latency(&[Outcome::Ok, Outcome::Refused]);
-        for (column, samples) in [("corrected", &latency.corrected), ("service", &latency.service)] {
-            whole(dir, &format!("{}.{column}.hgrm", op.name), hgrm::text(samples).as_bytes())?;
-        }
+        whole(dir, &format!("{}.hgrm", op.name), hgrm::text(&latency.corrected).as_bytes())?;
+        whole(dir, &format!("{}.service.hgrm", op.name), hgrm::text(&latency.service).as_bytes())?;
     }
     Ok(())
 }

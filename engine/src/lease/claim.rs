@@ -216,7 +216,7 @@ impl<B: Bucket> Attempt<'_, B> {
     /// Writes a record with its epoch over revision `stands`, and makes the lease of it.
     async fn write_lease(&mut self, record: &LeaseRecord, stands: u64, epoch: u64) -> Result<Round, Error> {
         let (inner, terms) = (self.inner, self.terms);
-        if super::ends_by_age(terms.resource.class()) {
+        if ends_by_age(terms.resource.class()) {
             inner.declare_protocol().await?;
         }
         let value = record.encode();

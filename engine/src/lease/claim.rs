@@ -29,6 +29,7 @@ const SIBLING_LOOKS: u32 = 3;
 
 /// The definite answer to a claim.
 #[derive(Clone, Debug)]
+#[must_use = "a lease that is held has to be renewed or released, and one that is refused is a peer's"]
 pub enum Claim {
     /// The resource is the claimer's.
     Held(Lease),

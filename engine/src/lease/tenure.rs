@@ -16,6 +16,7 @@ use crate::store::{Bucket, Expect, Put, Race, Store, Write};
 
 /// The definite answer to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "whoever lost the lease has to stop"]
 pub enum Renew {
     /// The lease has a new deadline.
     Extended,
@@ -34,6 +35,7 @@ pub struct Renewal {
 
 /// The definite answer to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a lease that was not held any more may have been a peer's for a while"]
 pub enum Release {
     /// It was held until now.
     Released,

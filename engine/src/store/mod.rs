@@ -46,6 +46,7 @@ pub enum Expect {
 
 /// The definite answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a write that lost its race is not stored"]
 pub enum Put {
     /// Stored under this revision.
     Stored(u64),

@@ -52,12 +52,12 @@ pub async fn the_gate_sees_every_lease_written_before<S: Store>(t: Fixture<S>) {
     for i in 1..10 {
         // The one that was seen last goes, another comes: the remembered witness is not enough.
         let next = held(&old, &terms(&old, &format!("seat:s{i}"), "n1:1")).await;
-        old.release(&before).await.unwrap();
+        assert_eq!(old.release(&before).await.unwrap(), Release::Released);
         let older = new.older_protocol().await.unwrap().expect("an older lease");
         assert_eq!(older.resource.name(), format!("seat:s{i}"));
         before = next;
     }
-    old.release(&before).await.unwrap();
+    assert_eq!(old.release(&before).await.unwrap(), Release::Released);
     assert_eq!(new.older_protocol().await.unwrap(), None);
 }
 
@@ -102,7 +102,7 @@ pub async fn a_protocol_out_of_use_is_retired<S: Store>(t: Fixture<S>) {
     let new = t.leases_on(&counting, Config { protocol: 4, ..config.clone() }).await;
     let old = t.leases_with(Config { protocol: 3, ..config }).await;
     let lease = held(&old, &terms(&old, "seat:a", "n1:1")).await;
-    old.release(&lease).await.unwrap();
+    assert_eq!(old.release(&lease).await.unwrap(), Release::Released);
     eventually(&t.env, "the older protocol is retired", || async {
         counting.take();
         assert_eq!(new.older_protocol().await.unwrap(), None);

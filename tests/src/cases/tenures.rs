@@ -76,7 +76,7 @@ pub async fn a_former_holder_touches_nothing<S: Store>(t: Fixture<S>) {
     let leases = t.leases().await;
     for name in ["seat:a", "worker:a"] {
         let mut former = held(&leases, &terms(&leases, name, "n1:1")).await;
-        leases.release(&former).await.unwrap();
+        assert_eq!(leases.release(&former).await.unwrap(), Release::Released, "{name}");
         held(&leases, &terms(&leases, name, "n2:1")).await;
         let before = leases.get(&resource(name)).await.unwrap();
         assert_eq!(leases.renew(&mut former).await.unwrap(), Renew::Lost, "{name}");
@@ -95,8 +95,9 @@ pub async fn a_burst_answers_for_every_lease<S: Store>(t: Fixture<S>) {
     for i in 0..50 {
         own.push(held(&leases, &terms(&leases, &format!("seat:s{i}"), "n1:1")).await);
     }
-    leases.release(&own[7]).await.unwrap();
-    leases.release(&own[31]).await.unwrap();
+    for gone in [7, 31] {
+        assert_eq!(leases.release(&own[gone]).await.unwrap(), Release::Released);
+    }
     held(&leases, &terms(&leases, "seat:s31", "n2:1")).await;
     let answers = leases.renew_all(&mut own).await;
     for (i, answer) in answers.into_iter().enumerate() {
@@ -147,7 +148,8 @@ pub async fn a_removed_lease_reads_as_free<S: Store>(t: Fixture<S>) {
     for (slot, name) in [(&LEASES, "seat:a"), (&DUTIES, "worker:a")] {
         let mut lease = held(&leases, &terms(&leases, name, "n1:1")).await;
         let bucket = t.store.open(&BucketSpec::of(slot, &prefix, lease_ttl, replicas)).await.unwrap();
-        bucket.put(resource(name).key(), Write::Removal, Expect::Any).await.unwrap();
+        let removed = bucket.put(resource(name).key(), Write::Removal, Expect::Any).await.unwrap();
+        assert!(matches!(removed, Put::Stored(_)));
         assert_eq!(leases.get(&resource(name)).await.unwrap(), None);
         assert_eq!(leases.list(&class(resource(name).class())).await.unwrap(), []);
         assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Lost);

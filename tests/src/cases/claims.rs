@@ -101,18 +101,14 @@ pub async fn a_live_lease_is_never_stolen<S: Store>(t: Fixture<S>) {
     for name in ["seat:a", "worker:a"] {
         let lease = held(&leases, &Terms::new(resource(name), "n1:1", ttl)).await;
         let granted = eventually(&t.env, "a peer is granted", || async {
-            let asked = t.env.now();
             let short = Terms::new(resource(name), "n2:1", Duration::from_millis(100));
             match leases.claim(&short).await.unwrap() {
                 Claim::Held(_) => Some(t.env.now()),
-                Claim::Refused(_) => {
-                    // The holder's bound is never later than the broker's deadline.
-                    let _ = asked;
-                    None
-                }
+                Claim::Refused(_) => None,
             }
         })
         .await;
+        // The holder's bound is never later than the broker's deadline.
         assert!(granted >= lease.good_until(), "{name} was granted to a peer before its holder's own bound");
     }
 }
@@ -248,7 +244,7 @@ pub async fn hints_and_meta_are_kept_until_replaced<S: Store>(t: Fixture<S>) {
     let lease = held(&leases, &moved).await;
     assert_eq!(seen().await, (Some("n2".into()), Some(serde_json::json!(2))));
     assert_eq!(hint().await, [(resource(name), "n2".to_owned())]);
-    leases.release(&lease).await.unwrap();
+    assert_eq!(leases.release(&lease).await.unwrap(), Release::Released);
     assert_eq!(hint().await, [(resource(name), "n2".to_owned())], "a release keeps the hint");
     held(&leases, &terms(&leases, name, "n3:1")).await;
     assert_eq!(seen().await, (Some("n2".into()), Some(serde_json::json!(2))), "the next tenure keeps both");
@@ -261,7 +257,7 @@ pub async fn a_class_lists_its_live_leases<S: Store>(t: Fixture<S>) {
         held(&leases, &terms(&leases, name, "n1:1")).await;
     }
     let gone = held(&leases, &terms(&leases, "seat:gone", "n1:1")).await;
-    leases.release(&gone).await.unwrap();
+    assert_eq!(leases.release(&gone).await.unwrap(), Release::Released);
     let names = |views: Vec<engine::lease::LeaseView>| {
         views.into_iter().map(|view| view.resource.name().to_owned()).collect::<Vec<_>>()
     };

@@ -200,7 +200,7 @@ impl<B: Bucket> Attempt<'_, B> {
             Put::Stored(revision) => revision,
             Put::Lost(race) => return Ok(self.refused(race)),
         };
-        self.pending.arm(&record, won);
+        self.pending.won(won);
         let declared = async {
             if ends_by_age(terms.resource.class()) {
                 inner.declare_protocol().await?;

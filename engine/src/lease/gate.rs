@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coordproto::answer::{Error, Unknown};
-use coordproto::key::{Key, Resource};
+use coordproto::key::{Class, Filter, Key, Resource};
 use coordproto::lease::{PROTOCOL_CLASS, gated_classes};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -37,6 +37,8 @@ pub struct Older {
 pub(super) struct Gate {
     /// What this build speaks.
     pub(super) protocol: u32,
+    /// The keys of all protocols.
+    keys: Filter,
     /// When the key of this build's protocol was last written, by its sending.
     declared: Mutex<Option<Mono>>,
     witness: Mutex<Option<Older>>,
@@ -44,7 +46,8 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn new(protocol: u32) -> Gate {
-        Gate { protocol, declared: Mutex::new(None), witness: Mutex::new(None) }
+        let keys = Class::parse(PROTOCOL_CLASS).expect("a literal class").filter();
+        Gate { protocol, keys, declared: Mutex::new(None), witness: Mutex::new(None) }
     }
 }
 
@@ -65,14 +68,10 @@ fn key_of(protocol: u32) -> Key {
     Key::from_segments("protocol", &name, [PROTOCOL_CLASS, &name].into_iter()).expect("a class and a number make a key")
 }
 
-fn filter() -> coordproto::key::Filter {
-    coordproto::key::Class::parse(PROTOCOL_CLASS).expect("a literal class").filter()
-}
-
 impl<B: Bucket> Inner<B> {
     /// The protocols on record, and the broker's clock.
     pub(super) async fn protocols(&self) -> Result<Names, Unknown> {
-        self.epochs.names(&filter()).await
+        self.epochs.names(&self.gate.keys).await
     }
 
     /// Records that this build's protocol is in use, if that was not done for a lease TTL.

@@ -49,6 +49,13 @@ impl<B: Bucket> Pending<B> {
         self.written = Some(Written { claim: record.claim.clone(), release: record.released().encode(), stands });
     }
 
+    /// It was written, and stands at revision `won`: the next write of this claim is over that.
+    pub(super) fn won(&mut self, won: u64) {
+        if let Some(written) = &mut self.written {
+            written.stands = won;
+        }
+    }
+
     /// Nothing is under way that anybody would have to give back.
     pub(super) fn disarm(&mut self) {
         self.written = None;

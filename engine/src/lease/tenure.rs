@@ -143,7 +143,7 @@ impl<B: Bucket> Inner<B> {
         // Only a look tells whether a lease past its own deadline has lapsed: its record may outlive it, and a compare-and-set
         // would revive it.
         if self.env.now() >= lease.good_until() {
-            match self.ours(lease, stands).await.map_err(told)? {
+            match Box::pin(self.ours(lease, stands)).await.map_err(told)? {
                 Some(revision) => stands = revision,
                 None => return Ok(Over::NotOurs),
             }
@@ -160,7 +160,7 @@ impl<B: Bucket> Inner<B> {
                 Put::Lost(Race::Newer(newer)) => stands = newer,
                 Put::Lost(Race::Vanished) => {}
             }
-            match self.ours(lease, stands).await.map_err(told)? {
+            match Box::pin(self.ours(lease, stands)).await.map_err(told)? {
                 Some(revision) => stands = revision,
                 None => return Ok(Over::NotOurs),
             }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use async_nats::Subject;
 use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::api;
@@ -166,11 +167,8 @@ pub struct NatsBucket {
 }
 
 impl NatsBucket {
-    fn subject(&self, key: &str) -> String {
-        let mut subject = String::with_capacity(self.prefix.len() + key.len());
-        subject.push_str(&self.prefix);
-        subject.push_str(key);
-        subject
+    fn subject(&self, key: &str) -> Subject {
+        self.jetstream.joined(&self.prefix, key)
     }
 
     fn env(&self) -> &Env {

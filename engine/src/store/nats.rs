@@ -12,7 +12,7 @@ use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::api;
 use coordproto::api::requests::{Storage, StreamConfig};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{KEYS_MAX, Pass as Collected, Version};
+use coordproto::listing::{Pass as Collected, Version, is_whole};
 use futures_util::future::try_join;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
@@ -199,10 +199,7 @@ impl NatsBucket {
     async fn index(&self, op: &'static str, filter: &Filter, by: Mono) -> Result<api::Info, Unknown> {
         let info = self.jetstream.info(&self.stream, Some(&self.subject(filter.as_str())), by).await?;
         let info = info.ok_or_else(|| self.gone(op))?;
-        let keys = info.total.max(info.subjects.len() as u64);
-        if keys > KEYS_MAX {
-            return Err(self.unknown(op, Cause::TooMany { keys, most: KEYS_MAX }));
-        }
+        is_whole(info.total, info.subjects.len()).map_err(|cause| self.unknown(op, cause))?;
         Ok(info)
     }
 

@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use coordproto::answer::{Error, Unknown};
+use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::{Key, Resource};
 use coordproto::lease::{PROTOCOL_CLASS, gated_classes};
 use jiff::{SignedDuration, Timestamp};
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::{Inner, Leases};
 use crate::env::Mono;
-use crate::store::{Bucket, Expect, Names, Store, Write};
+use crate::store::{Bucket, Expect, Names, Put, Store, Write};
 
 /// A live lease of an older protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +55,9 @@ impl<S: Store> Leases<S> {
     /// # Errors
     /// Unknown.
     pub async fn older_protocol(&self) -> Result<Option<Older>, Unknown> {
-        let names = self.inner.protocols().await?;
-        self.inner.older_than_mine(&names).await
+        let told = |unknown: Unknown| unknown.during("ask for an older protocol", PROTOCOL_CLASS);
+        let names = self.inner.protocols().await.map_err(told)?;
+        self.inner.older_than_mine(&names).await.map_err(told)
     }
 }
 
@@ -84,9 +85,14 @@ impl<B: Bucket> Inner<B> {
         }
         let key = key_of(self.gate.protocol);
         match self.epochs.put(&key, Write::Value(Bytes::from_static(b"{}")), Expect::Any).await {
-            Ok(_) => {
+            Ok(Put::Stored(_)) => {
                 *self.gate.declared.lock() = Some(now);
                 Ok(())
+            }
+            // Nothing was expected, so there was nothing to lose.
+            Ok(Put::Lost(_)) => {
+                let cause = Cause::Garbage("a write without an expectation was told that it lost".into());
+                Err(Unknown::settled("declare protocol", key.as_str(), cause))
             }
             Err(Error::Unknown(unknown)) => Err(unknown.during("declare protocol", key.as_str())),
             Err(Error::BadArgument(error)) => unreachable!("two bytes are never too large a value: {error}"),
@@ -145,8 +151,11 @@ impl<B: Bucket> Inner<B> {
                 && version.written < retire_before
                 && !in_use.contains(&protocol)
             {
-                let gone = self.epochs.purge(&key, version.revision).await?;
-                tracing::info!(protocol, gone, "lease_protocol_retired");
+                // The answer stands without it; whoever asks next tries again.
+                match self.epochs.purge(&key, version.revision).await {
+                    Ok(gone) => tracing::info!(protocol, gone, "lease_protocol_retired"),
+                    Err(unknown) => tracing::debug!(protocol, %unknown, "lease_protocol_not_retired"),
+                }
             }
         }
         Ok(lowest)

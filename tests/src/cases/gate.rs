@@ -1,8 +1,12 @@
 //! The protocol gate.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use engine::lease::{Config, Refusal, Release};
 use engine::store::Store;
 use engine::store::counting::Counting;
+use engine::store::faulty::{Fault, Faulty, Verb};
 
 use crate::{Fixture, eventually, held, refused, resource, terms};
 
@@ -112,4 +116,28 @@ pub async fn a_protocol_out_of_use_is_retired<S: Store>(t: Fixture<S>) {
     // A node of that protocol may come back at any time, and is seen at once.
     held(&old, &terms(&old, "seat:a", "n1:1")).await;
     assert!(new.older_protocol().await.unwrap().is_some());
+}
+
+/// Retiring a protocol is housekeeping: where it cannot be done, the gate is as open as it was.
+pub async fn a_retirement_that_cannot_be_done_holds_nobody_back<S: Store>(t: Fixture<S>) {
+    let config = Config { lease_ttl: std::time::Duration::from_millis(500), ..t.config() };
+    let old = t.leases_with(Config { protocol: 3, ..config.clone() }).await;
+    let faulty = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
+    let new = t.leases_on(&faulty, Config { protocol: 4, ..config.clone() }).await;
+    let tried = Arc::new(AtomicBool::new(false));
+    let trying = tried.clone();
+    faulty.choose(move |call| {
+        if call.verb != Verb::Purge {
+            return Fault::None;
+        }
+        trying.store(true, Ordering::Relaxed);
+        Fault::DropRequest
+    });
+    drop(old);
+    eventually(&t.env, "the older protocol is to be retired", || async {
+        assert_eq!(new.older_protocol().await.unwrap(), None);
+        tried.load(Ordering::Relaxed).then_some(())
+    })
+    .await;
+    held(&new, &terms(&new, "seat:a", "n1:1")).await;
 }

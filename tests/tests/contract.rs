@@ -74,6 +74,7 @@ contract! {
         the_gate_sees_every_lease_written_before
         the_gates_cost_does_not_grow
         a_protocol_out_of_use_is_retired
+        a_build_that_just_came_retires_nothing
         a_retirement_that_cannot_be_done_holds_nobody_back
     }
     opening {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The gate (of a seat) or the broker's clock (of a lease that ends by its own deadline) rides beside the first read, the
-//! counter beside the write that wins, and the word that this build's protocol is in use, where no heartbeat has said it for
-//! a TTL, beside the bump. What a claim wrote is given back when it fails or its caller goes away; see
+//! counter beside the write that wins, and the word that this build's protocol is in use, where it has to be said, beside the
+//! bump. What a claim wrote is given back when it fails or its caller goes away; see
 //! [`giveback`](super::giveback).
 
 use std::sync::Arc;

@@ -6,12 +6,14 @@
 //! remembered, so that asking again costs one read more. Only when the witness is gone are the leases listed for another,
 //! and when there is none, the key is retired.
 //!
-//! Why no lease is missed. A handle renews its key before it commits a claim when its last renewal is older than one lease
-//! TTL. A key is retired only at a revision older than two TTLs by the broker's clock, read before the listing that found no
-//! lease of that protocol. A lease live throughout that listing is in it. One committed after the listing began renewed its
-//! key less than a TTL before, so the key's revision is later than the one retired, and stays.
+//! Why no lease is missed. Before it commits a claim, a handle either wrote its key less than one lease TTL ago, or saw less
+//! than a TTL ago that its key is there and no newer build's is; else it writes its key. A key is retired only at a revision
+//! older than two TTLs by the broker's clock, by a handle whose own key has been there for two TTLs, both when the listing
+//! began that found no lease of that protocol. A lease live throughout that listing is in it. Take one committed after the
+//! listing began. If its handle wrote the key, that was less than a TTL before, so the key's revision is later than the one
+//! retired, and stays. If it saw no newer build, the one that retires came after that, and lists only two TTLs later.
 
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
@@ -37,14 +39,16 @@ pub struct Older {
 pub(super) struct Gate {
     /// What this build speaks.
     pub(super) protocol: u32,
-    /// When the key of this build's protocol was last written, by its sending.
+    /// When the key of this build's protocol was last written, or seen as the newest one, by the sending of the request.
     declared: Mutex<Option<Mono>>,
+    /// Since when every handle sees the key of this build's protocol.
+    since: OnceLock<Mono>,
     witness: Mutex<Option<Older>>,
 }
 
 impl Gate {
     pub(super) fn new(protocol: u32) -> Gate {
-        Gate { protocol, declared: Mutex::new(None), witness: Mutex::new(None) }
+        Gate { protocol, declared: Mutex::new(None), since: OnceLock::new(), witness: Mutex::new(None) }
     }
 }
 
@@ -66,6 +70,11 @@ fn key_of(protocol: u32) -> Key {
     Key::from_segments("protocol", &name, [PROTOCOL_CLASS, &name].into_iter()).expect("a class and a number make a key")
 }
 
+/// The protocols that these keys record.
+fn recorded(names: &Names) -> impl Iterator<Item = u32> {
+    names.keys.iter().filter_map(|key| key.segments().nth(1)?.parse().ok())
+}
+
 fn filter() -> coordproto::key::Filter {
     coordproto::key::Class::parse(PROTOCOL_CLASS).expect("a literal class").filter()
 }
@@ -73,10 +82,16 @@ fn filter() -> coordproto::key::Filter {
 impl<B: Bucket> Inner<B> {
     /// The protocols on record, and the broker's clock.
     pub(super) async fn protocols(&self) -> Result<Names, Unknown> {
-        self.epochs.names(&filter()).await
+        let asked = self.env.now();
+        let names = self.epochs.names(&filter()).await?;
+        if recorded(&names).max() == Some(self.gate.protocol) {
+            let mut declared = self.gate.declared.lock();
+            *declared = (*declared).max(Some(asked));
+        }
+        Ok(names)
     }
 
-    /// Records that this build's protocol is in use, if that was not done for a lease TTL.
+    /// Records that this build's protocol is in use, if that was neither done nor found needless for a lease TTL.
     pub(super) async fn declare_protocol(&self) -> Result<(), Unknown> {
         let now = self.env.now();
         let due = self.gate.declared.lock().is_none_or(|last| now.since(last) >= self.lease_ttl);
@@ -86,7 +101,9 @@ impl<B: Bucket> Inner<B> {
         let key = key_of(self.gate.protocol);
         match self.epochs.put(&key, Write::Value(Bytes::from_static(b"{}")), Expect::Any).await {
             Ok(Put::Stored(_)) => {
-                *self.gate.declared.lock() = Some(now);
+                let mut declared = self.gate.declared.lock();
+                *declared = (*declared).max(Some(now));
+                self.gate.since.get_or_init(|| self.env.now());
                 Ok(())
             }
             // Nothing was expected, so there was nothing to lose.
@@ -101,12 +118,7 @@ impl<B: Bucket> Inner<B> {
 
     /// A live lease of a protocol below this build's, given the protocols on record.
     pub(super) async fn older_than_mine(&self, names: &Names) -> Result<Option<Older>, Unknown> {
-        let mut below: Vec<u32> = names
-            .keys
-            .iter()
-            .filter_map(|key| key.segments().nth(1)?.parse().ok())
-            .filter(|protocol| *protocol < self.gate.protocol)
-            .collect();
+        let mut below: Vec<u32> = recorded(names).filter(|protocol| *protocol < self.gate.protocol).collect();
         if below.is_empty() {
             return Ok(None);
         }
@@ -127,6 +139,8 @@ impl<B: Bucket> Inner<B> {
 
     /// Lists the leases for the lowest protocol below this build's, and retires the keys of those without one.
     async fn search(&self, below: &[u32], clock: Timestamp) -> Result<Option<Older>, Unknown> {
+        let two_ttls = self.lease_ttl.saturating_mul(2);
+        let may_retire = self.gate.since.get().is_some_and(|since| self.env.now().since(*since) >= two_ttls);
         let mut keys = Vec::with_capacity(below.len());
         for protocol in below {
             let key = key_of(*protocol);
@@ -145,9 +159,11 @@ impl<B: Bucket> Inner<B> {
             }
         }
         self.gate.witness.lock().clone_from(&lowest);
-        let retire_before = clock.saturating_sub(grace(self.lease_ttl)).unwrap_or(Timestamp::MIN);
+        let grace = SignedDuration::try_from(two_ttls).unwrap_or(SignedDuration::MAX);
+        let retire_before = clock.saturating_sub(grace).unwrap_or(Timestamp::MIN);
         for (protocol, key, version) in keys {
-            if let Some(version) = version
+            if may_retire
+                && let Some(version) = version
                 && version.written < retire_before
                 && !in_use.contains(&protocol)
             {
@@ -160,9 +176,4 @@ impl<B: Bucket> Inner<B> {
         }
         Ok(lowest)
     }
-}
-
-/// How old a protocol's key must be before it may be retired.
-fn grace(lease_ttl: Duration) -> SignedDuration {
-    SignedDuration::try_from(lease_ttl.saturating_mul(2)).unwrap_or(SignedDuration::MAX)
 }

@@ -9,8 +9,8 @@
 //! is that it *holds*: ambiguity is not loss, and [`Lease::good_until`] is what bounds it.
 //!
 //! What it costs, without contention: a renew or a release is one request; a claim of a fresh or lapsed resource is six at
-//! most, in four round trips, and one more where this handle has sent no heartbeat for a TTL; a claim refused because a peer
-//! holds the resource is two at most.
+//! most, in four round trips; a claim refused because a peer holds the resource is two at most. (A seat's claim is one
+//! request more while a newer build shares the fleet and this handle has sent no heartbeat for a TTL.)
 
 mod claim;
 mod gate;

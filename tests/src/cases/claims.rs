@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coordproto::answer::Error;
-use coordproto::key::Resource;
+use coordproto::key::{Class, KEY_BYTES_MAX, Resource};
 use coordproto::slot::DUTY_TTL_MAX;
 use engine::lease::{Claim, Refusal, Release, Renew, Terms};
 use engine::store::Store;
@@ -147,6 +147,7 @@ pub async fn a_short_lease_ends_at_its_own_deadline<S: Store>(t: Fixture<S>) {
 pub async fn awkward_names_survive_the_trip<S: Store>(t: Fixture<S>) {
     let leases = t.leases().await;
     let long = "x".repeat(300);
+    let longest = "y".repeat(KEY_BYTES_MAX - "seat.".len());
     let names: Vec<String> = [
         "alpha",
         " ",
@@ -181,6 +182,7 @@ pub async fn awkward_names_survive_the_trip<S: Store>(t: Fixture<S>) {
         "seat",
         "\\",
         &long,
+        &longest,
     ]
     .iter()
     .map(|handle| format!("seat:{handle}"))
@@ -211,16 +213,24 @@ pub async fn bad_arguments_are_refused_before_any_write<S: Store>(t: Fixture<S>)
         Terms { ttl: Duration::from_micros(1_999), ..good.clone() },
         Terms { ttl: Duration::from_secs(46), ..good.clone() },
         Terms { resource: resource("protocol:3"), ..good.clone() },
+        Terms { meta: Some("x".repeat(1 << 20).into()), ..good.clone() },
+        Terms { owner: "x".repeat(1 << 20), ..good.clone() },
+        Terms { preferred: Some("x".repeat(1 << 20)), ..good.clone() },
     ] {
-        assert!(matches!(leases.claim(&bad).await, Err(Error::BadArgument(_))), "{bad:?}");
+        assert!(matches!(leases.claim(&bad).await, Err(Error::BadArgument(_))), "{}", bad.resource);
     }
+    assert!(Class::parse(&"x".repeat(KEY_BYTES_MAX)).is_err(), "a class too long to have a member");
     for name in ["", "seat", "seat:", "seat::a", ":a", "se at:a", "*:a", &format!("seat:{}", "x".repeat(5_000))] {
         assert!(Resource::parse(name).is_err(), "{name:?}");
     }
+    // Nothing is left to be given back either.
+    t.env.sleep(Duration::from_millis(50)).await;
     assert_eq!(counting.take().total(), 0);
-    let huge = Terms { meta: Some("x".repeat(1 << 20).into()), ..good.clone() };
-    let error = leases.claim(&huge).await.unwrap_err();
-    assert!(matches!(&error, Error::BadArgument(_)), "{error}");
+    assert_eq!(
+        leases.list(&class(&"x".repeat(KEY_BYTES_MAX - 2))).await.unwrap(),
+        [],
+        "the longest class is asked for"
+    );
     assert_eq!(held(&leases, &good).await.epoch(), 1, "the connection and the counter are as they were");
 }
 

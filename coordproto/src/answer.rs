@@ -41,6 +41,15 @@ impl Unknown {
     pub fn during(self, op: &'static str, resource: impl Into<Box<str>>) -> Unknown {
         Unknown { op, resource: resource.into(), ..self }
     }
+
+    /// The same unknown, of an operation of which an `earlier` write was left so.
+    #[must_use]
+    pub fn after(self, earlier: Landing) -> Unknown {
+        match earlier {
+            Landing::Settled => self,
+            Landing::InFlight => Unknown { landing: Landing::InFlight, ..self },
+        }
+    }
 }
 
 /// Whether a write without an answer may still take effect.
@@ -174,6 +183,9 @@ mod tests {
         assert_eq!(lost.to_string(), "renew seat:a: unknown: no answer in time (the write may still land)");
         let refused = Unknown::settled("renew", "seat:a", Cause::NoResponders);
         assert_eq!(refused.to_string(), "renew seat:a: unknown: no responders (503)");
+        assert_eq!(refused.clone().after(Landing::Settled), refused);
+        assert_eq!(refused.after(Landing::InFlight).landing, Landing::InFlight);
+        assert_eq!(lost.clone().after(Landing::Settled), lost, "what may land goes on to");
     }
 
     #[test]

@@ -108,7 +108,8 @@ impl Class {
     /// Checks that a class can address keys.
     ///
     /// # Errors
-    /// An empty class, or one that does not escape to itself. There is no class of all classes.
+    /// An empty class, one that does not escape to itself, or one too long for any key to be of it. There is no class of all
+    /// classes.
     pub fn parse(class: &str) -> Result<Class, BadArgument> {
         if class.is_empty() {
             return Err(BadArgument::new(
@@ -116,6 +117,11 @@ impl Class {
                 class,
                 "a class cannot be empty; there is no listing of all classes",
             ));
+        }
+        let most = KEY_BYTES_MAX - ".x".len();
+        if class.len() > most {
+            let rule = format!("{} bytes, at most {most}", class.len());
+            return Err(BadArgument::new("class", shortened(class), rule));
         }
         match class.bytes().position(|b| !is_literal(b)) {
             None => Ok(Class(class.into())),
@@ -383,6 +389,10 @@ mod tests {
         assert!(Class::parse("*").is_err());
         assert!(Class::parse(">").is_err());
         assert!(Class::parse("a.b").is_err());
+        let most = KEY_BYTES_MAX - 2;
+        assert!(Resource::parse(&format!("{}:x", "a".repeat(most))).is_ok());
+        assert!(Class::parse(&"a".repeat(most)).is_ok(), "every resource's class is one");
+        assert!(Class::parse(&"a".repeat(most + 1)).is_err());
     }
 
     proptest! {

@@ -19,6 +19,30 @@ use crate::answer::Cause;
 /// server sorts its list anew for every page, and a removal between two pages shifts a key past both.
 pub const KEYS_MAX: u64 = 100_000;
 
+/// Whether an index page that names `named` of `total` keys is whole, and so can certify a listing.
+///
+/// # Errors
+/// More keys than [`KEYS_MAX`], or a page that names fewer than it counts.
+pub fn is_whole(total: u64, named: usize) -> Result<(), Cause> {
+    let named = named as u64;
+    match total.max(named) {
+        keys if keys > KEYS_MAX => Err(Cause::TooMany { keys, most: KEYS_MAX }),
+        keys if keys > named => {
+            Err(Cause::Garbage(format!("an index that counts {keys} keys and names {named}").into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `revision` of a key, delivered after a certified listing, is news to whoever has that listing.
+///
+/// `listed` is the key's revision in the listing, and `index_seq` the stream's last sequence as the index told it. A key that
+/// the listing does not hold was not live when the leader had come that far, so an earlier revision of it comes from a
+/// replica that is behind, and would bring back what is gone.
+pub fn is_news(revision: u64, listed: Option<u64>, index_seq: u64) -> bool {
+    revision > listed.unwrap_or(index_seq)
+}
+
 /// One revision of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
@@ -90,6 +114,25 @@ mod tests {
 
     fn version(revision: u64, value: Option<&'static str>) -> Version {
         Version { revision, written: Timestamp::UNIX_EPOCH, value: value.map(|v| Bytes::from_static(v.as_bytes())) }
+    }
+
+    #[test]
+    fn an_index_certifies_when_it_is_whole_and_within_the_bound() {
+        assert_eq!(is_whole(0, 0), Ok(()));
+        assert_eq!(is_whole(KEYS_MAX, KEYS_MAX as usize), Ok(()));
+        let too_many = Err(Cause::TooMany { keys: KEYS_MAX + 1, most: KEYS_MAX });
+        assert_eq!(is_whole(KEYS_MAX + 1, KEYS_MAX as usize), too_many, "the first page of two");
+        assert_eq!(is_whole(KEYS_MAX + 1, KEYS_MAX as usize + 1), too_many);
+        assert!(matches!(is_whole(3, 2), Err(Cause::Garbage(_))), "a server with smaller pages");
+    }
+
+    #[test]
+    fn news_is_what_a_listing_does_not_tell_already() {
+        assert!(is_news(8, Some(7), 20), "a later revision");
+        assert!(!is_news(7, Some(7), 20), "the one that was listed");
+        assert!(!is_news(25, Some(25), 20), "read from the leader after the index");
+        assert!(is_news(21, None, 20), "a key that is new");
+        assert!(!is_news(20, None, 20), "a key that was gone by then");
     }
 
     #[test]

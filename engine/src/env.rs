@@ -81,6 +81,9 @@ impl Env {
     }
 
     /// Runs `work`, dropping it unfinished at `at`.
+    ///
+    /// # Errors
+    /// When the instant came first.
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     pub async fn within<F: Future>(&self, at: Mono, work: F) -> Result<F::Output, Elapsed> {
         tokio::time::timeout_at(at.0, work).await.map_err(|_| Elapsed)

@@ -1,6 +1,6 @@
 //! The client layer against a broker: one server, restarted, frozen and killed.
 
-#![allow(clippy::unwrap_used, reason = "a test that meets an error ends with it")]
+#![expect(clippy::unwrap_used, reason = "a test that meets an error ends with it")]
 
 use std::time::Duration;
 use std::{fs, thread};
@@ -406,7 +406,7 @@ async fn an_operation_is_told_what_it_cost() {
     let (revision, cost) = Meter::measure(async { stored(put(&js, "a", Write::at(0), "v").await) }).await;
     assert_eq!((cost.requests, cost.rounds, cost.resends), (1, 1, 0));
     let (_, cost) = Meter::measure(async {
-        put(&js, "a", Write::at(revision), "w").await;
+        stored(put(&js, "a", Write::at(revision), "w").await);
         tokio::join!(last(&js, "a"), js.info(STREAM, None, js.deadline()))
     })
     .await;

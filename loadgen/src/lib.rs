@@ -1,10 +1,9 @@
 //! What is asked: open-loop load that checks correctness while it measures.
 //!
-//! Measuring: [`schedule`] says when operations start, [`recorder`] keeps what became of each, [`sampler`] what the
-//! processes used meanwhile. Reporting: [`report`] is the file that stays, [`table`] what a person reads, [`hgrm`] what a
-//! plotter does. Around them: [`duration`] and [`rate`] on the command line, [`progress`] on the terminal, [`exit`] at the
-//! end. What is run: [`fleet`] on the brokers of [`target`], from the command line in [`cli`] to a report by
-//! [`commands`].
+//! Measuring: [`recorder`] keeps what became of each operation, from the instant at which it was meant to start, [`sampler`]
+//! what the processes used meanwhile. Reporting: [`report`] is the file that stays, [`table`] what a person reads, [`hgrm`]
+//! what a plotter does. Around them: [`duration`] on the command line, [`progress`] on the terminal, [`exit`] at the end.
+//! What is run: [`fleet`] on the brokers of [`target`], from the command line in [`cli`] to a report by [`commands`].
 
 pub mod cli;
 pub mod commands;
@@ -16,11 +15,9 @@ pub mod hgrm;
 pub mod histogram;
 mod limits;
 pub mod progress;
-pub mod rate;
 pub mod recorder;
 pub mod report;
 pub mod sampler;
-pub mod schedule;
 pub mod series;
 mod session;
 pub mod signals;

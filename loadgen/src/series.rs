@@ -1,6 +1,6 @@
 //! One operation over time: counts, p99 and maximum per interval, in bounded memory.
 //!
-//! Intervals are a second long and begin at the run's origin. When a run outgrows [`LONGEST`] of them, neighbours are
+//! Intervals are a second long and begin at the run's origin. When a run outgrows an hour of them, neighbours are
 //! joined and the interval doubles: counts add up, maxima hold, and a joined p99 is the larger of the two, which the true
 //! one does not exceed.
 

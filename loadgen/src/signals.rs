@@ -1,8 +1,9 @@
 //! Being told to end: the first signal ends a run in order, the second ends it at once.
 
-use engine::tasks::{self, Task};
 use std::sync::Arc;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use engine::tasks::{self, Task};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::exit::Exit;
@@ -33,7 +34,7 @@ impl Signals {
         let listening = tasks::spawn(async move {
             loop {
                 let exit = tokio::select! {
-                    Some(()) = Signal::recv(&mut interrupt) => Exit::Interrupted,
+                    Some(()) = interrupt.recv() => Exit::Interrupted,
                     Some(()) = terminate.recv() => Exit::Terminated,
                     Some(()) = hang_up.recv() => Exit::Terminated,
                     else => return,

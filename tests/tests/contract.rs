@@ -64,6 +64,7 @@ contract! {
         a_former_holder_touches_nothing
         a_burst_answers_for_every_lease
         what_does_not_decode_is_unknown_and_never_free
+        a_counter_never_starts_again
         a_removed_lease_reads_as_free
     }
     gate {
@@ -73,6 +74,8 @@ contract! {
         the_gate_sees_every_lease_written_before
         the_gates_cost_does_not_grow
         a_protocol_out_of_use_is_retired
+        a_build_that_just_came_retires_nothing
+        a_retirement_that_cannot_be_done_holds_nobody_back
     }
     opening {
         the_first_nodes_ttl_is_in_force
@@ -91,6 +94,11 @@ contract! {
         one_lost_reply_is_not_a_lost_lease
         no_fault_breaks_the_fence
         one_expectation_is_met_once
+        a_give_back_is_not_settled_by_the_past
+        a_lost_race_is_not_told_from_the_past
+        an_unknown_after_a_doubtful_refusal_may_still_land
+        a_give_back_touches_no_other_owners_lease
+        a_give_back_spares_what_a_sibling_was_granted
     }
 }
 

@@ -29,7 +29,9 @@ const COSTS: &[(&str, u64, u64)] = &[
     ("claim a duty, lapsed", 6, 4),
     ("claim a duty, the holder again", 3, 2),
     ("claim a duty, a peer holds it", 2, 1),
-    ("after a TTL without a heartbeat, claim a seat, lapsed", 7, 4),
+    ("claim a seat, lapsed, after a TTL without a heartbeat", 6, 4),
+    ("claim a presence, lapsed, after a TTL without a heartbeat", 6, 4),
+    ("claim a duty, lapsed, after a TTL without a heartbeat", 6, 4),
     ("renew a seat", 1, 1),
     ("renew a presence with a status", 1, 1),
     ("renew a duty", 1, 1),
@@ -123,7 +125,7 @@ async fn claims(counted: &mut Counted, leases: &Leases<Nats>) {
 async fn lapsed(counted: &mut Counted, brokers: &Brokers, store: &Nats) {
     let ttl = Duration::from_secs(1);
     let leases = brokers.leases(store, &brokers.config("lapsing", ttl)).await;
-    let lapse = async |name| {
+    let lapse = async |name: &str| {
         held(&leases, &terms(&leases, name, "n1:1")).await;
         eventually(&brokers.env, "the lease lapses", || async {
             leases.get(&resource(name)).await.expect("nothing is failing").is_none().then_some(())
@@ -136,10 +138,13 @@ async fn lapsed(counted: &mut Counted, brokers: &Brokers, store: &Nats) {
         let ask = terms(&leases, name, "n2:1");
         counted.held(format!("claim a {kind}, lapsed"), &leases, &ask).await;
     }
-    // One that said nothing for a TTL says that its protocol is in use, beside the bump.
-    lapse("seat:quiet").await;
-    let ask = terms(&leases, "seat:quiet", "n2:1");
-    counted.held("after a TTL without a heartbeat, claim a seat, lapsed".to_owned(), &leases, &ask).await;
+    // One that said nothing for a TTL says that its protocol is in use, beside the bump, unless it has just seen that nobody
+    // could think otherwise.
+    for (kind, name) in KINDS {
+        lapse(&format!("{name}-quiet")).await;
+        let ask = terms(&leases, &format!("{name}-quiet"), "n2:1");
+        counted.held(format!("claim a {kind}, lapsed, after a TTL without a heartbeat"), &leases, &ask).await;
+    }
 }
 
 async fn tenures(counted: &mut Counted, leases: &Leases<Nats>) -> Result<(), Unknown> {

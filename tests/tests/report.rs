@@ -14,7 +14,6 @@ use loadgen::report::{
     Anomalies, BringUp, Fault, Measurements, Own, Phase, Report, SchemaVersion, Server, command_line,
 };
 use loadgen::sampler::Sampler;
-use loadgen::schedule::Schedule;
 use serde_json::{Value, json};
 
 const S: Duration = Duration::from_secs(1);
@@ -45,9 +44,8 @@ fn run(operations: u64, anomalies: Anomalies, interrupted: bool) -> Value {
     sampler.sample();
     drop(claim.arrival(origin));
     recorder.measure_from(origin + S);
-    let mut schedule = Schedule::new(origin + S, "1000/s".parse().unwrap(), Duration::from_millis(operations));
-    let outcomes = Outcome::ALL.into_iter().cycle();
-    for (intended, outcome) in std::iter::from_fn(|| schedule.next_due(origin + S * 100)).zip(outcomes) {
+    let intended = (0..operations).map(|i| origin + S + Duration::from_millis(i));
+    for (intended, outcome) in intended.zip(Outcome::ALL.into_iter().cycle()) {
         renew.arrival(intended).start(intended).finish(outcome, intended + Duration::from_millis(3), 1);
     }
     if operations > 0 {

@@ -93,6 +93,9 @@ impl Info {
 }
 
 /// Reads the reply.
+///
+/// # Errors
+/// When it is neither a whole description nor an error.
 pub fn parse(payload: &Bytes) -> Result<Reply<Info>, Garbage> {
     // One check of the whole reply makes every subject in it valid text.
     if payload.len() > u32::MAX as usize / 2 || std::str::from_utf8(payload).is_err() {

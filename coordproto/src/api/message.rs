@@ -45,8 +45,10 @@ pub fn marker(name: &str, value: &str) -> Option<Marker> {
     }
 }
 
-/// Reads the leader's reply to `{"last_by_subj":subject}`. A record under another subject is garbage: it answers another
-/// question.
+/// Reads the leader's reply to `{"last_by_subj":subject}`.
+///
+/// # Errors
+/// When it is neither a record nor an error. A record under another subject is neither: it answers another question.
 pub fn parse(payload: &[u8], subject: &str) -> Result<Reply<Stored>, Garbage> {
     let (mut message, mut refused) = (None, None);
     let mut scan = Scan::object(payload)?;
@@ -162,6 +164,9 @@ pub struct Coordinates {
 
 /// Reads `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<nanoseconds>.<pending>`, or the longer form
 /// with a domain and an account hash before the stream and perhaps more tokens at the end. ADR-15.
+///
+/// # Errors
+/// When it is of neither form.
 pub fn coordinates(reply: &str) -> Result<Coordinates, Garbage> {
     const BAD: Garbage = Garbage("a delivery without its coordinates");
     let tail = reply.strip_prefix("$JS.ACK.").ok_or(BAD)?;

@@ -14,8 +14,10 @@ pub struct PubAck<'a> {
     pub duplicate: bool,
 }
 
-/// Reads an acknowledgement without allocating. Fields may come in any order, and unknown ones are passed over; everything
-/// else that is not exactly an acknowledgement or an error is garbage.
+/// Reads an acknowledgement without allocating. Fields may come in any order, and unknown ones are passed over.
+///
+/// # Errors
+/// Everything else that is not exactly an acknowledgement or an error.
 pub fn parse(payload: &[u8]) -> Result<Reply<PubAck<'_>>, Garbage> {
     let (mut stream, mut seq, mut duplicate, mut refused) = (None, None, false, None);
     let mut scan = Scan::object(payload)?;

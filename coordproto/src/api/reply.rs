@@ -47,6 +47,9 @@ fn fields(
 }
 
 /// The reply to `STREAM.PURGE`: how many messages are gone.
+///
+/// # Errors
+/// When it says neither that nor what is wrong.
 pub fn purged(payload: &[u8]) -> Result<Reply<u64>, Garbage> {
     let (mut done, mut purged) = (false, None);
     let refused = fields(payload, |name, scan| {
@@ -65,6 +68,9 @@ pub fn purged(payload: &[u8]) -> Result<Reply<u64>, Garbage> {
 }
 
 /// The reply to `STREAM.DELETE` and `CONSUMER.DELETE`.
+///
+/// # Errors
+/// As for [`purged`].
 pub fn deleted(payload: &[u8]) -> Result<Reply<()>, Garbage> {
     let mut done = false;
     let refused = fields(payload, |name, scan| {
@@ -82,6 +88,9 @@ pub fn deleted(payload: &[u8]) -> Result<Reply<()>, Garbage> {
 }
 
 /// The reply to `STREAM.CREATE` and `STREAM.UPDATE`: the stream stands with the configuration sent.
+///
+/// # Errors
+/// As for [`purged`].
 pub fn configured(payload: &[u8]) -> Result<Reply<()>, Garbage> {
     let mut config = false;
     let refused = fields(payload, |name, scan| {
@@ -101,6 +110,9 @@ pub fn configured(payload: &[u8]) -> Result<Reply<()>, Garbage> {
 
 /// The reply to `CONSUMER.CREATE`: how many messages the consumer was made to deliver. What it has delivered already counts,
 /// because the creation may have been asked for twice and the second request answered.
+///
+/// # Errors
+/// As for [`purged`].
 pub fn consumer(payload: &[u8]) -> Result<Reply<u64>, Garbage> {
     let (mut pending, mut delivered) = (None, None);
     let refused = fields(payload, |name, scan| {

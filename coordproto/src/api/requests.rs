@@ -343,8 +343,6 @@ pub enum DeliverPolicy {
     All,
     /// The last message of every subject.
     LastPerSubject,
-    /// What arrives from now on.
-    New,
 }
 
 /// Whether a consumer's deliveries are acknowledged.

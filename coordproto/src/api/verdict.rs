@@ -54,6 +54,7 @@ fn in_flight(cause: impl Into<Cause>) -> Doubt {
 
 /// What a put came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a write that lost its race is not stored"]
 pub enum Put {
     /// Stored, by a quorum where there is one.
     Stored {

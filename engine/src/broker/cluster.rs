@@ -1,10 +1,10 @@
 //! An embedded cluster: one call from nothing to a NATS that acknowledges writes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use coordproto::answer::BadArgument;
 use futures_util::future::join_all;
-use std::time::Duration;
 use tokio::sync::watch;
 
 use super::access::Access;
@@ -74,16 +74,14 @@ impl Cluster {
             Store::Kept(path) => (Directory::kept(path, count, &env).await?, Storage::File),
             Store::Temporary => (Directory::temporary(&env).await?, Storage::File),
             Store::Memory => {
-                tracing::warn!("broker_storage_memory: the contents are gone when the servers end");
+                tracing::warn!(note = "the contents are gone when the servers end", "broker_storage_memory");
                 (Directory::temporary(&env).await?, Storage::Memory)
             }
         };
         if let SyncInterval::Every(interval) = sync {
             let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-            tracing::warn!(
-                interval_ms,
-                "broker_sync_interval: a power failure may undo acknowledged writes that recent"
-            );
+            let note = "a power failure may undo acknowledged writes that recent";
+            tracing::warn!(interval_ms, note, "broker_sync_interval");
         }
         let system_error = |attempt| move |source| BrokerError::System { attempt, source };
         let passwords = Passwords::random().map_err(system_error("draw a password"))?;

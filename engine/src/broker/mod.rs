@@ -1,7 +1,7 @@
 //! The embedded broker: a real nats-server, found or provisioned, configured, supervised and clustered from one call.
 //!
-//! [`Cluster::start`] ends with a NATS that has acknowledged a write through every member. [`resolve`] says which binary runs, and
-//! [`Access`] how to connect, to an embedded cluster or to a NATS that somebody else runs. What this is not: a process
+//! [`Cluster::start`] ends with a NATS that has acknowledged a write through every member. [`resolve()`] says which binary runs,
+//! and [`Access`] how to connect, to an embedded cluster or to a NATS that somebody else runs. What this is not: a process
 //! manager. A member that ends is reported and stays down until somebody starts it.
 //!
 //! Two platforms: Linux, and macOS without two guarantees that its kernel does not give. A member there outlives a parent

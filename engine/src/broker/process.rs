@@ -211,8 +211,8 @@ impl Slot {
         self.running.lock().as_ref().map(|running| running.child.id())
     }
 
-    /// Sends a signal to the process, or to its whole group for SIGKILL; `false` when there is none. An end that follows is
-    /// `expected` if this says so, or said so before.
+    /// Sends a signal to the process, or to its whole group for SIGKILL. The answer is the run that got it, `None` when there
+    /// is none. An end that follows is `expected` if this says so, or said so before.
     fn signal(&self, signal: Signal, expected: bool) -> io::Result<Option<u32>> {
         let mut running = self.running.lock();
         let Some(Running { child, run, expected: marked }) = &mut *running else { return Ok(None) };

@@ -115,6 +115,15 @@ impl Jetstream {
         self.client().publish_message(message).await.map_err(|_| lost().into())
     }
 
+    /// One subject of two parts, written into the connection's own buffer.
+    pub(crate) fn joined(&self, prefix: &str, rest: &str) -> Subject {
+        let joined = self.desk().carve(|into| {
+            into.put_slice(prefix.as_bytes());
+            into.put_slice(rest.as_bytes());
+        });
+        Subject::try_from(joined).expect("two strs are UTF-8")
+    }
+
     /// A subject, written into the connection's own buffer.
     pub(super) fn subject(
         &self,

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! The gate (of a seat) or the broker's clock (of a lease that ends by its own deadline) rides beside the first read, the
-//! counter beside the write that wins, and the word that this build's protocol is in use, where no heartbeat has said it for
-//! a TTL, beside the bump. What a claim wrote is given back when it fails or its caller goes away; see
+//! counter beside the write that wins, and the word that this build's protocol is in use, where it has to be said, beside the
+//! bump. What a claim wrote is given back when it fails or its caller goes away; see
 //! [`giveback`](super::giveback).
 
 use std::sync::Arc;
 
-use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::answer::{Cause, Error, Landing, Unknown};
 use coordproto::key::Resource;
 use coordproto::lease::{Step, Terms, ends_by_age, step};
 use coordproto::record::lease::{EpochRecord, LeaseRecord};
@@ -22,13 +22,14 @@ use futures_util::future::{join, try_join};
 use super::gate::Older;
 use super::giveback::Pending;
 use super::{Found, Inner, Lease, Leases, ROUNDS, contended};
-use crate::store::{Bucket, Expect, Names, Put, Race, Store, Write};
+use crate::store::{Bucket, Expect, Names, Put, Race, Store, Write, check_value};
 
 /// How often a claim looks at a sibling's claim in flight, unchanged, before it takes its place.
 const SIBLING_LOOKS: u32 = 3;
 
 /// The definite answer to a claim.
 #[derive(Clone, Debug)]
+#[must_use = "a lease that is held has to be renewed or released, and one that is refused is a peer's"]
 pub enum Claim {
     /// The resource is the claimer's.
     Held(Lease),
@@ -74,32 +75,39 @@ impl<S: Store> Leases<S> {
         let inner = &self.inner;
         terms.check(inner.lease_ttl)?;
         let resource = &terms.resource;
-        let told = |error: Error| match error {
-            Error::Unknown(unknown) => Error::Unknown(unknown.during("claim", resource.name())),
-            bad => bad,
-        };
+        let id = format!("{:016x}", inner.env.random());
+        // As large as it may become, so that what is too large is refused before anything is sent.
+        let mut largest = inner.fresh_record(terms, &id);
+        (largest.epoch, largest.acquired_at) = (Some(u64::MAX), Some(inner.env.wall()));
+        check_value(resource.key(), &Write::Value(largest.encode()))?;
         let mut attempt = Attempt {
-            id: format!("{:016x}", inner.env.random()),
+            id,
             pending: Pending::new(inner.clone(), terms),
             inner,
             terms,
             gate_passed: resource.class() != "seat",
             sibling: (0, 0),
+            known: 0,
+            landing: Landing::Settled,
         };
         for round in 0..ROUNDS {
             if round > 0 {
                 // The rival that won has two more writes to make; looking sooner would show neither of them.
                 inner.back_off(round + 1).await;
             }
-            match attempt.round().await.map_err(told)? {
-                Round::Done(claim) => {
+            match attempt.round().await {
+                Ok(Round::Done(claim)) => {
                     attempt.pending.disarm();
                     return Ok(claim);
                 }
-                Round::Again => {}
+                Ok(Round::Again) => {}
+                Err(Error::Unknown(unknown)) => {
+                    return Err(unknown.during("claim", resource.name()).after(attempt.landing).into());
+                }
+                Err(bad) => return Err(bad),
             }
         }
-        Err(contended("claim", resource))
+        Err(contended("claim", resource).after(attempt.landing).into())
     }
 }
 
@@ -112,11 +120,21 @@ struct Attempt<'a, B: Bucket> {
     gate_passed: bool,
     /// The revision of a sibling's claim in flight, and how often it was seen.
     sibling: (u64, u32),
+    /// A revision that the record is known to have reached.
+    known: u64,
+    /// Whether a write that was answered may land nevertheless, or has.
+    landing: Landing,
 }
 
 impl<B: Bucket> Attempt<'_, B> {
     async fn round(&mut self) -> Result<Round, Error> {
         let (found, protocols) = self.look().await?;
+        if let Some(revision) = found.as_ref().map(|f| f.revision)
+            && revision < self.known
+        {
+            let cause = Cause::Stale { answered: revision, known: self.known };
+            return Err(Unknown::settled("look", self.terms.resource.name(), cause).into());
+        }
         let record = found.as_ref().and_then(|f| f.record.as_ref());
         let live = found.as_ref().is_some_and(|f| f.live);
         match step(record, live, &self.terms.owner) {
@@ -156,12 +174,15 @@ impl<B: Bucket> Attempt<'_, B> {
     }
 
     /// Writes the holder's own lease again. Should the answer be lost, there is nothing to give back: the tenure goes on as
-    /// it was, at worst with the new deadline.
+    /// it was, at worst with the new deadline. Unless this very claim committed it, and was not told.
     async fn extend(&mut self, found: Option<Found>, epoch: u64) -> Result<Round, Error> {
         let Some(Found { revision, record: Some(record), .. }) = found else { return Ok(Round::Again) };
         let terms = self.terms;
+        if record.claim.as_ref() != Some(&self.id) {
+            self.pending.disarm();
+        }
         if terms.preferred.is_some() && terms.preferred != record.preferred {
-            self.inner.rewrite_hint(&terms.resource, terms.preferred.as_deref()).await?;
+            self.inner.rewrite_hint(&terms.resource, terms.preferred.as_deref(), epoch).await?;
         }
         let record = LeaseRecord {
             claim: Some(self.id.clone()),
@@ -179,34 +200,33 @@ impl<B: Bucket> Attempt<'_, B> {
         let (inner, terms) = (self.inner, self.terms);
         let stands = found.as_ref().map_or(0, |f| f.revision);
         let before = found.and_then(|f| f.record);
-        let mut record = LeaseRecord {
-            resource: terms.resource.name().to_owned(),
-            owner: Some(terms.owner.clone()),
-            epoch: None,
-            claim: Some(self.id.clone()),
-            ttl_ms: millis(terms),
-            protocol: inner.gate.protocol,
-            preferred: terms.preferred.clone(),
-            meta: terms.meta.clone().or_else(|| before.and_then(|r| r.meta)),
-            acquired_at: None,
-        };
+        // The counter of the tenures before, as far as the record tells it.
+        let last = before.as_ref().and_then(|r| r.epoch);
+        let mut record = inner.fresh_record(terms, &self.id);
+        record.meta = record.meta.or_else(|| before.and_then(|r| r.meta));
         let bucket = inner.bucket(&terms.resource);
         let key = terms.resource.key();
-        self.pending.arm(&record, stands);
+        self.pending.arm(&record, last, stands);
         let win = bucket.put(key, Write::Value(record.encode()), Expect::At(stands));
         let (won, counter) = join(win, inner.counter(&terms.resource)).await;
-        let won = match won? {
-            Put::Stored(revision) => revision,
-            Put::Lost(race) => return Ok(self.refused(race)),
+        let won = match won {
+            Ok(Put::Stored(revision)) => revision,
+            Ok(Put::Lost(race)) => return Ok(self.lost(race)),
+            Err(Error::BadArgument(error)) => {
+                // What it takes over from the tenure before makes it too large. It was not sent.
+                self.pending.disarm();
+                return Err(error.into());
+            }
+            Err(unknown) => return Err(unknown),
         };
-        self.pending.arm(&record, won);
+        self.pending.won(won);
         let declared = async {
             if ends_by_age(terms.resource.class()) {
                 inner.declare_protocol().await?;
             }
             Ok(())
         };
-        let ((epoch, preferred), ()) = try_join(inner.mint(terms, counter?), declared).await?;
+        let ((epoch, preferred), ()) = try_join(inner.mint(terms, counter?, last), declared).await?;
         record.epoch = Some(epoch);
         record.preferred = preferred;
         record.acquired_at = Some(inner.env.wall());
@@ -216,7 +236,7 @@ impl<B: Bucket> Attempt<'_, B> {
     /// Writes a record with its epoch over revision `stands`, and makes the lease of it.
     async fn write_lease(&mut self, record: &LeaseRecord, stands: u64, epoch: u64) -> Result<Round, Error> {
         let (inner, terms) = (self.inner, self.terms);
-        if super::ends_by_age(terms.resource.class()) {
+        if ends_by_age(terms.resource.class()) {
             inner.declare_protocol().await?;
         }
         let value = record.encode();
@@ -225,7 +245,10 @@ impl<B: Bucket> Attempt<'_, B> {
             inner.bucket(&terms.resource).put(terms.resource.key(), Write::Value(value.clone()), Expect::At(stands));
         match put.await? {
             // An answer that took as long as the lease lasts says nothing about now.
-            Put::Stored(_) if inner.env.now() >= sent + terms.ttl => Ok(Round::Again),
+            Put::Stored(revision) if inner.env.now() >= sent + terms.ttl => {
+                (self.known, self.landing) = (revision, Landing::InFlight);
+                Ok(Round::Again)
+            }
             Put::Stored(revision) => Ok(Round::Done(Claim::Held(Lease {
                 resource: terms.resource.clone(),
                 owner: terms.owner.as_str().into(),
@@ -235,17 +258,18 @@ impl<B: Bucket> Attempt<'_, B> {
                 value,
                 sent,
             }))),
-            Put::Lost(race) => Ok(self.refused(race)),
+            Put::Lost(race) => Ok(self.lost(race)),
         }
     }
 
-    /// A write of this claim was refused: the record is looked at again.
-    fn refused(&mut self, race: Race) -> Round {
+    /// A write of this claim was refused: the record is looked at again. What is pending stays so. An earlier write of this
+    /// claim may be what stands there, and giving back tells that by the record.
+    fn lost(&mut self, race: Race) -> Round {
         match race {
-            // For certain, so there is nothing to give back: what stands there now is not this claim's.
-            Race::Newer(_) | Race::InProcess => self.pending.disarm(),
+            Race::Newer(newer) => self.known = self.known.max(newer),
             // By a member that may not be the leader, and then the leader may still store it.
-            Race::Vanished => {}
+            Race::Vanished => self.landing = Landing::InFlight,
+            Race::InProcess => {}
         }
         Round::Again
     }
@@ -273,11 +297,35 @@ impl<B: Bucket> Inner<B> {
         }
     }
 
-    /// Mints the next epoch of a resource, and answers it with the placement hint in force.
-    async fn mint(&self, terms: &Terms, mut counter: Counter) -> Result<(u64, Option<String>), Error> {
+    /// The record of a claim by these terms, its epoch not committed yet.
+    fn fresh_record(&self, terms: &Terms, id: &str) -> LeaseRecord {
+        LeaseRecord {
+            resource: terms.resource.name().to_owned(),
+            owner: Some(terms.owner.clone()),
+            epoch: None,
+            claim: Some(id.to_owned()),
+            ttl_ms: millis(terms),
+            protocol: self.gate.protocol,
+            preferred: terms.preferred.clone(),
+            meta: terms.meta.clone(),
+            acquired_at: None,
+        }
+    }
+
+    /// Mints the next epoch of a resource, and answers it with the placement hint in force. `last` is an epoch that was given
+    /// out before: a counter below it was lost or went back, and a fence that goes back is none.
+    async fn mint(
+        &self,
+        terms: &Terms,
+        mut counter: Counter,
+        last: Option<u64>,
+    ) -> Result<(u64, Option<String>), Error> {
         for round in 0..ROUNDS {
-            let last = counter.record.as_ref().map_or(0, |r| r.epoch);
-            let epoch = last.checked_add(1).ok_or_else(|| {
+            let counted = counter.record.as_ref().map_or(0, |r| r.epoch);
+            if last.is_some_and(|last| counted < last) {
+                tracing::warn!(resource = %terms.resource, counted, given = last, "lease_counter_went_back");
+            }
+            let epoch = counted.max(last.unwrap_or(0)).checked_add(1).ok_or_else(|| {
                 let cause = Cause::Undecodable("the counter is at its end".into());
                 Unknown::settled("mint epoch", terms.resource.name(), cause)
             })?;
@@ -288,23 +336,20 @@ impl<B: Bucket> Inner<B> {
             self.back_off(round).await;
             counter = self.counter(&terms.resource).await?;
         }
-        Err(contended("mint epoch", &terms.resource))
+        Err(contended("mint epoch", &terms.resource).into())
     }
 
-    /// Puts a new hint beside a resource's counter.
-    async fn rewrite_hint(&self, resource: &Resource, preferred: Option<&str>) -> Result<(), Error> {
+    /// Puts a new hint beside a resource's counter, which has given out `epoch`.
+    async fn rewrite_hint(&self, resource: &Resource, preferred: Option<&str>, epoch: u64) -> Result<(), Error> {
         for round in 0..ROUNDS {
             let counter = self.counter(resource).await?;
-            let Some(record) = counter.record else {
-                let cause = Cause::Undecodable("a lease stands and its counter does not".into());
-                return Err(Unknown::settled("hint", resource.name(), cause).into());
-            };
-            if self.write_counter(resource, record.epoch, preferred, counter.revision).await? {
+            let epoch = counter.record.map_or(epoch, |r| r.epoch.max(epoch));
+            if self.write_counter(resource, epoch, preferred, counter.revision).await? {
                 return Ok(());
             }
             self.back_off(round).await;
         }
-        Err(contended("hint", resource))
+        Err(contended("hint", resource).into())
     }
 
     async fn write_counter(
@@ -321,8 +366,9 @@ impl<B: Bucket> Inner<B> {
             Put::Lost(Race::Newer(_) | Race::InProcess) => Ok(false),
             // The counter was there a moment ago and nothing removes it, so this answer is from before it existed.
             Put::Lost(Race::Vanished) => {
+                // The leader may still store the write.
                 let cause = Cause::Stale { answered: 0, known: stands };
-                Err(Unknown::settled("write epoch", resource.name(), cause).into())
+                Err(Unknown::in_flight("write epoch", resource.name(), cause).into())
             }
         }
     }

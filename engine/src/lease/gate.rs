@@ -6,23 +6,25 @@
 //! remembered, so that asking again costs one read more. Only when the witness is gone are the leases listed for another,
 //! and when there is none, the key is retired.
 //!
-//! Why no lease is missed. A handle renews its key before it commits a claim when its last renewal is older than one lease
-//! TTL. A key is retired only at a revision older than two TTLs by the broker's clock, read before the listing that found no
-//! lease of that protocol. A lease live throughout that listing is in it. One committed after the listing began renewed its
-//! key less than a TTL before, so the key's revision is later than the one retired, and stays.
+//! Why no lease is missed. Before it commits a claim, a handle either wrote its key less than one lease TTL ago, or saw less
+//! than a TTL ago that its key is there and no newer build's is; else it writes its key. A key is retired only at a revision
+//! older than two TTLs by the broker's clock, by a handle whose own key has been there for two TTLs, both when the listing
+//! began that found no lease of that protocol. A lease live throughout that listing is in it. Take one committed after the
+//! listing began. If its handle wrote the key, that was less than a TTL before, so the key's revision is later than the one
+//! retired, and stays. If it saw no newer build, the one that retires came after that, and lists only two TTLs later.
 
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
-use coordproto::answer::{Error, Unknown};
-use coordproto::key::{Key, Resource};
+use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::key::{Class, Filter, Key, Resource};
 use coordproto::lease::{PROTOCOL_CLASS, gated_classes};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use super::{Inner, Leases};
 use crate::env::Mono;
-use crate::store::{Bucket, Expect, Names, Store, Write};
+use crate::store::{Bucket, Expect, Names, Put, Store, Write};
 
 /// A live lease of an older protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,14 +39,19 @@ pub struct Older {
 pub(super) struct Gate {
     /// What this build speaks.
     pub(super) protocol: u32,
-    /// When the key of this build's protocol was last written, by its sending.
+    /// The keys of all protocols.
+    keys: Filter,
+    /// When the key of this build's protocol was last written, or seen as the newest one, by the sending of the request.
     declared: Mutex<Option<Mono>>,
+    /// Since when every handle sees the key of this build's protocol.
+    since: OnceLock<Mono>,
     witness: Mutex<Option<Older>>,
 }
 
 impl Gate {
     pub(super) fn new(protocol: u32) -> Gate {
-        Gate { protocol, declared: Mutex::new(None), witness: Mutex::new(None) }
+        let keys = Class::parse(PROTOCOL_CLASS).expect("a literal class").filter();
+        Gate { protocol, keys, declared: Mutex::new(None), since: OnceLock::new(), witness: Mutex::new(None) }
     }
 }
 
@@ -55,8 +62,9 @@ impl<S: Store> Leases<S> {
     /// # Errors
     /// Unknown.
     pub async fn older_protocol(&self) -> Result<Option<Older>, Unknown> {
-        let names = self.inner.protocols().await?;
-        self.inner.older_than_mine(&names).await
+        let told = |unknown: Unknown| unknown.during("ask for an older protocol", PROTOCOL_CLASS);
+        let names = self.inner.protocols().await.map_err(told)?;
+        self.inner.older_than_mine(&names).await.map_err(told)
     }
 }
 
@@ -65,17 +73,24 @@ fn key_of(protocol: u32) -> Key {
     Key::from_segments("protocol", &name, [PROTOCOL_CLASS, &name].into_iter()).expect("a class and a number make a key")
 }
 
-fn filter() -> coordproto::key::Filter {
-    coordproto::key::Class::parse(PROTOCOL_CLASS).expect("a literal class").filter()
+/// The protocols that these keys record.
+fn recorded(names: &Names) -> impl Iterator<Item = u32> {
+    names.keys.iter().filter_map(|key| key.segments().nth(1)?.parse().ok())
 }
 
 impl<B: Bucket> Inner<B> {
     /// The protocols on record, and the broker's clock.
     pub(super) async fn protocols(&self) -> Result<Names, Unknown> {
-        self.epochs.names(&filter()).await
+        let asked = self.env.now();
+        let names = self.epochs.names(&self.gate.keys).await?;
+        if recorded(&names).max() == Some(self.gate.protocol) {
+            let mut declared = self.gate.declared.lock();
+            *declared = (*declared).max(Some(asked));
+        }
+        Ok(names)
     }
 
-    /// Records that this build's protocol is in use, if that was not done for a lease TTL.
+    /// Records that this build's protocol is in use, if that was neither done nor found needless for a lease TTL.
     pub(super) async fn declare_protocol(&self) -> Result<(), Unknown> {
         let now = self.env.now();
         let due = self.gate.declared.lock().is_none_or(|last| now.since(last) >= self.lease_ttl);
@@ -84,9 +99,16 @@ impl<B: Bucket> Inner<B> {
         }
         let key = key_of(self.gate.protocol);
         match self.epochs.put(&key, Write::Value(Bytes::from_static(b"{}")), Expect::Any).await {
-            Ok(_) => {
-                *self.gate.declared.lock() = Some(now);
+            Ok(Put::Stored(_)) => {
+                let mut declared = self.gate.declared.lock();
+                *declared = (*declared).max(Some(now));
+                self.gate.since.get_or_init(|| self.env.now());
                 Ok(())
+            }
+            // Nothing was expected, so there was nothing to lose.
+            Ok(Put::Lost(_)) => {
+                let cause = Cause::Garbage("a write without an expectation was told that it lost".into());
+                Err(Unknown::settled("declare protocol", key.as_str(), cause))
             }
             Err(Error::Unknown(unknown)) => Err(unknown.during("declare protocol", key.as_str())),
             Err(Error::BadArgument(error)) => unreachable!("two bytes are never too large a value: {error}"),
@@ -95,12 +117,7 @@ impl<B: Bucket> Inner<B> {
 
     /// A live lease of a protocol below this build's, given the protocols on record.
     pub(super) async fn older_than_mine(&self, names: &Names) -> Result<Option<Older>, Unknown> {
-        let mut below: Vec<u32> = names
-            .keys
-            .iter()
-            .filter_map(|key| key.segments().nth(1)?.parse().ok())
-            .filter(|protocol| *protocol < self.gate.protocol)
-            .collect();
+        let mut below: Vec<u32> = recorded(names).filter(|protocol| *protocol < self.gate.protocol).collect();
         if below.is_empty() {
             return Ok(None);
         }
@@ -121,6 +138,8 @@ impl<B: Bucket> Inner<B> {
 
     /// Lists the leases for the lowest protocol below this build's, and retires the keys of those without one.
     async fn search(&self, below: &[u32], clock: Timestamp) -> Result<Option<Older>, Unknown> {
+        let two_ttls = self.lease_ttl.saturating_mul(2);
+        let may_retire = self.gate.since.get().is_some_and(|since| self.env.now().since(*since) >= two_ttls);
         let mut keys = Vec::with_capacity(below.len());
         for protocol in below {
             let key = key_of(*protocol);
@@ -139,21 +158,21 @@ impl<B: Bucket> Inner<B> {
             }
         }
         self.gate.witness.lock().clone_from(&lowest);
-        let retire_before = clock.saturating_sub(grace(self.lease_ttl)).unwrap_or(Timestamp::MIN);
+        let grace = SignedDuration::try_from(two_ttls).unwrap_or(SignedDuration::MAX);
+        let retire_before = clock.saturating_sub(grace).unwrap_or(Timestamp::MIN);
         for (protocol, key, version) in keys {
-            if let Some(version) = version
+            if may_retire
+                && let Some(version) = version
                 && version.written < retire_before
                 && !in_use.contains(&protocol)
             {
-                let gone = self.epochs.purge(&key, version.revision).await?;
-                tracing::info!(protocol, gone, "lease_protocol_retired");
+                // The answer stands without it; whoever asks next tries again.
+                match self.epochs.purge(&key, version.revision).await {
+                    Ok(gone) => tracing::info!(protocol, gone, "lease_protocol_retired"),
+                    Err(unknown) => tracing::debug!(protocol, %unknown, "lease_protocol_not_retired"),
+                }
             }
         }
         Ok(lowest)
     }
-}
-
-/// How old a protocol's key must be before it may be retired.
-fn grace(lease_ttl: Duration) -> SignedDuration {
-    SignedDuration::try_from(lease_ttl.saturating_mul(2)).unwrap_or(SignedDuration::MAX)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use coordproto::answer::{Error, Unknown};
+use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::Resource;
 use coordproto::lease::Terms;
 use coordproto::record::lease::LeaseRecord;
@@ -33,6 +33,7 @@ pub(super) struct Pending<B: Bucket> {
 }
 
 struct Written {
+    owner: Option<String>,
     claim: Option<String>,
     release: Bytes,
     /// What the write in doubt expects of the record.
@@ -44,9 +45,23 @@ impl<B: Bucket> Pending<B> {
         Pending { inner, resource: terms.resource.clone(), ttl: terms.ttl, written: None }
     }
 
-    /// `record` is about to be written over revision `stands`.
-    pub(super) fn arm(&mut self, record: &LeaseRecord, stands: u64) {
-        self.written = Some(Written { claim: record.claim.clone(), release: record.released().encode(), stands });
+    /// `record` is about to be written over revision `stands`. What a release of it leaves keeps `last`, the epoch of the
+    /// tenure before.
+    pub(super) fn arm(&mut self, record: &LeaseRecord, last: Option<u64>, stands: u64) {
+        let released = LeaseRecord { epoch: last, ..record.released() };
+        self.written = Some(Written {
+            owner: record.owner.clone(),
+            claim: record.claim.clone(),
+            release: released.encode(),
+            stands,
+        });
+    }
+
+    /// It was written, and stands at revision `won`: the next write of this claim is over that.
+    pub(super) fn won(&mut self, won: u64) {
+        if let Some(written) = &mut self.written {
+            written.stands = won;
+        }
     }
 
     /// Nothing is under way that anybody would have to give back.
@@ -90,7 +105,7 @@ async fn give_back<B: Bucket>(inner: &Inner<B>, resource: &Resource, mut written
 async fn release<B: Bucket>(inner: &Inner<B>, resource: &Resource, written: &Written) -> Result<Option<u64>, Error> {
     let bucket = inner.bucket(resource);
     let write = Write::Value(written.release.clone());
-    match bucket.put(resource.key(), write, Expect::At(written.stands)).await? {
+    let newer = match bucket.put(resource.key(), write, Expect::At(written.stands)).await? {
         Put::Stored(_) => return Ok(None),
         Put::Lost(Race::InProcess) => {
             inner.back_off(2).await;
@@ -98,11 +113,16 @@ async fn release<B: Bucket>(inner: &Inner<B>, resource: &Resource, written: &Wri
         }
         // What the write in doubt expects is gone, by age; it could only land over nothing.
         Put::Lost(Race::Vanished) => return Ok(Some(0)),
-        Put::Lost(Race::Newer(_)) => {}
-    }
+        Put::Lost(Race::Newer(newer)) => newer,
+    };
     let Some(version) = bucket.get(resource.key()).await? else { return Ok(Some(0)) };
+    if version.revision < newer {
+        let cause = Cause::Stale { answered: version.revision, known: newer };
+        return Err(Unknown::settled("give back", resource.name(), cause).into());
+    }
     let Some(value) = version.value else { return Ok(None) };
     let record = LeaseRecord::decode(&value).map_err(|cause| Unknown::settled("give back", resource.name(), cause))?;
-    let ours = record.owner.is_some() && record.claim == written.claim;
+    // The owner too: processes that draw from one seed draw the same ids.
+    let ours = record.owner.is_some() && (&record.owner, &record.claim) == (&written.owner, &written.claim);
     Ok(ours.then_some(version.revision))
 }

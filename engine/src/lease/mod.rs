@@ -9,8 +9,8 @@
 //! is that it *holds*: ambiguity is not loss, and [`Lease::good_until`] is what bounds it.
 //!
 //! What it costs, without contention: a renew or a release is one request; a claim of a fresh or lapsed resource is six at
-//! most, in four round trips, and one more where this handle has sent no heartbeat for a TTL; a claim refused because a peer
-//! holds the resource is two at most.
+//! most, in four round trips; a claim refused because a peer holds the resource is two at most. (A seat's claim is one
+//! request more while a newer build shares the fleet and this handle has sent no heartbeat for a TTL.)
 
 mod claim;
 mod gate;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::answer::{Cause, Unknown};
 use coordproto::key::{Class, Resource};
 use coordproto::lease::{Expiry, PROTOCOL, ends_by_age};
 use coordproto::listing::Version;
@@ -164,10 +164,16 @@ impl<S: Store> Leases<S> {
             spec.check()?;
         }
         let (leases, duties, epochs) = try_join3(store.open(&leases), store.open(&duties), store.open(&epochs)).await?;
-        let Some(lease_ttl) = leases.age() else {
+        let Some(age) = leases.age() else {
             let cause = Cause::Garbage("the leases bucket has no age, so no lease in it would ever end".into());
             return Err(Unknown::settled("open", leases.name(), cause).into());
         };
+        // A TTL is a whole number of milliseconds; an age need not be.
+        let lease_ttl = Duration::from_millis(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        if let Some(age) = epochs.age() {
+            // Counters that age away start again at 1.
+            tracing::error!(bucket = epochs.name(), in_force = ?age, "coord_kv_epochs_have_an_age");
+        }
         if lease_ttl != config.lease_ttl {
             tracing::warn!(
                 bucket = leases.name(),
@@ -216,18 +222,20 @@ impl<S: Store> Leases<S> {
         Ok(views)
     }
 
-    /// The placement hints of a class: every resource of it ever leased with a hint, held or not, and the node it names.
+    /// The placement hints of a class: every resource of it ever leased with a hint, held or not, and the node it names. A
+    /// hint decides nothing, so none is read again: one that was just named may be missing, or be the one before.
     ///
     /// # Errors
-    /// Unknown; never a shorter list.
+    /// Unknown, as of any listing.
     pub async fn hints(&self, class: &Class) -> Result<Vec<(Resource, String)>, Unknown> {
-        let unknown = |cause| Unknown::settled("hints", class.as_str(), cause);
         let listing = self.inner.epochs.list(&class.filter()).await.map_err(|u| u.during("hints", class.as_str()))?;
         let mut hints = Vec::new();
         for (key, version) in listing.entries {
             let Some(value) = version.value else { continue };
             let Ok(resource) = Resource::from_key(&key) else { continue };
-            if let Some(node) = EpochRecord::decode(&value).map_err(unknown)?.preferred {
+            let record = EpochRecord::decode(&value);
+            let record = record.map_err(|cause| Unknown::settled("hints", resource.name(), cause))?;
+            if let Some(node) = record.preferred {
                 hints.push((resource, node));
             }
         }
@@ -328,16 +336,21 @@ impl<B: Bucket> Inner<B> {
         let entries =
             listing.entries.into_iter().filter_map(|(key, version)| Some((Resource::from_key(&key).ok()?, version)));
         let judged = stream::iter(entries).map(async |(resource, version)| {
-            let mut found = self.judge(&resource, Some(version), clock).await?;
-            if !found.as_ref().is_some_and(Found::is_tenure) {
+            let found = async {
+                let found = self.judge(&resource, Some(version), clock).await?;
+                if found.as_ref().is_some_and(Found::is_tenure) {
+                    return Ok(found);
+                }
                 let version = bucket.get(resource.key()).await?;
-                found = self.judge(&resource, version, clock).await?;
-            }
+                self.judge(&resource, version, clock).await
+            };
+            // The record that keeps a listing from its answer is the one that an operator has to look at.
+            let found = found.await.map_err(|u: Unknown| u.during("list", resource.name()))?;
             let found = found.filter(|found| found.live);
             Ok(found.map(|found| Listed { expiry: self.expiry(&resource), resource, found }))
         });
         let live: Result<Vec<Option<Listed>>, Unknown> = judged.buffered(READS_AT_ONCE).try_collect().await;
-        Ok(live.map_err(|u| u.during("list", class.as_str()))?.into_iter().flatten().collect())
+        Ok(live?.into_iter().flatten().collect())
     }
 
     /// Waits before round `round` of a contended loop: jittered, 1 ms doubling to 32 ms.
@@ -348,6 +361,6 @@ impl<B: Bucket> Inner<B> {
 }
 
 /// An unknown about rivals that kept winning.
-fn contended(op: &'static str, resource: &Resource) -> Error {
-    Unknown::settled(op, resource.name(), Cause::Contended { rounds: ROUNDS }).into()
+fn contended(op: &'static str, resource: &Resource) -> Unknown {
+    Unknown::settled(op, resource.name(), Cause::Contended { rounds: ROUNDS })
 }

@@ -4,7 +4,7 @@
 //! record is read, and while it still is this tenure the write is tried again at its revision.
 
 use bytes::Bytes;
-use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::answer::{Cause, Error, Landing, Unknown};
 use coordproto::record::lease::LeaseRecord;
 use futures_util::future::{join, join_all};
 use jiff::Timestamp;
@@ -16,6 +16,7 @@ use crate::store::{Bucket, Expect, Put, Race, Store, Write};
 
 /// The definite answer to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "whoever lost the lease has to stop"]
 pub enum Renew {
     /// The lease has a new deadline.
     Extended,
@@ -34,6 +35,7 @@ pub struct Renewal {
 
 /// The definite answer to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a lease that was not held any more may have been a peer's for a while"]
 pub enum Release {
     /// It was held until now.
     Released,
@@ -133,15 +135,17 @@ impl<S: Store> Leases<S> {
 impl<B: Bucket> Inner<B> {
     /// Writes `value` over the record of this tenure, while it is this tenure's.
     async fn write_over(&self, lease: &Lease, value: Bytes, op: Op) -> Result<Over, Error> {
-        let told = |error: Error| match error {
-            Error::Unknown(unknown) => Error::Unknown(unknown.during(op.name(), lease.resource.name())),
+        // Whether a write of this operation may land, or has, though it was not the end of it.
+        let mut landing = Landing::Settled;
+        let told = |error: Error, landing| match error {
+            Error::Unknown(unknown) => unknown.during(op.name(), lease.resource.name()).after(landing).into(),
             bad => bad,
         };
         let mut stands = lease.revision;
         // Only a look tells whether a lease past its own deadline has lapsed: its record may outlive it, and a compare-and-set
         // would revive it.
         if self.env.now() >= lease.good_until() {
-            match self.ours(lease, stands).await.map_err(told)? {
+            match Box::pin(self.ours(lease, stands)).await.map_err(|e| told(e, landing))? {
                 Some(revision) => stands = revision,
                 None => return Ok(Over::NotOurs),
             }
@@ -150,20 +154,23 @@ impl<B: Bucket> Inner<B> {
             let sent = self.env.now();
             let write = Write::Value(value.clone());
             let put = self.bucket(&lease.resource).put(lease.resource.key(), write, Expect::At(stands));
-            match put.await.map_err(told)? {
+            match put.await.map_err(|e| told(e, landing))? {
                 // An answer that took as long as the lease lasts says nothing about now.
-                Put::Stored(revision) if op == Op::Renew && self.env.now() >= sent + lease.ttl => stands = revision,
+                Put::Stored(revision) if op == Op::Renew && self.env.now() >= sent + lease.ttl => {
+                    (stands, landing) = (revision, Landing::InFlight);
+                }
                 Put::Stored(revision) => return Ok(Over::Stored { revision, sent }),
                 Put::Lost(Race::InProcess) => self.back_off(round).await,
                 Put::Lost(Race::Newer(newer)) => stands = newer,
-                Put::Lost(Race::Vanished) => {}
+                // By a member that may not be the leader, and then the leader may still store it.
+                Put::Lost(Race::Vanished) => landing = Landing::InFlight,
             }
-            match self.ours(lease, stands).await.map_err(told)? {
+            match Box::pin(self.ours(lease, stands)).await.map_err(|e| told(e, landing))? {
                 Some(revision) => stands = revision,
                 None => return Ok(Over::NotOurs),
             }
         }
-        Err(contended(op.name(), &lease.resource))
+        Err(contended(op.name(), &lease.resource).after(landing).into())
     }
 
     /// The revision at which a tenure's record stands; none when it is certainly over. `known` is a revision that the record
@@ -197,7 +204,7 @@ impl<B: Bucket> Inner<B> {
                 Put::Lost(Race::InProcess | Race::Vanished) => self.back_off(round).await,
             }
         }
-        Err(contended("look", &lease.resource))
+        Err(contended("look", &lease.resource).into())
     }
 
     /// Whether a record that ends with the bucket's age is there although that age has passed. Only a holder past its own

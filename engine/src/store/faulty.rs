@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use coordproto::answer::{Cause, Error, Unknown};
@@ -81,6 +82,8 @@ struct Script {
     choose: Mutex<Box<Choose>>,
     /// For every key, the oldest version that passed by and is no longer the newest.
     past: Mutex<HashMap<(String, Key), Past>>,
+    /// Late writes that have not arrived.
+    late: AtomicUsize,
     env: Env,
 }
 
@@ -100,7 +103,8 @@ pub struct Faulty<T> {
 impl<S: Store> Faulty<S> {
     /// Faults chosen by `choose` for every call to a bucket of `store`. Opening a bucket never fails.
     pub fn new(store: S, env: Env, choose: impl FnMut(&Call<'_>) -> Fault + Send + 'static) -> Faulty<S> {
-        let script = Script { choose: Mutex::new(Box::new(choose)), past: Mutex::default(), env };
+        let script =
+            Script { choose: Mutex::new(Box::new(choose)), past: Mutex::default(), late: AtomicUsize::new(0), env };
         Faulty { below: store, script: Arc::new(script) }
     }
 
@@ -129,6 +133,11 @@ impl<S: Store> Faulty<S> {
     /// From now on, faults are chosen by `choose`.
     pub fn choose(&self, choose: impl FnMut(&Call<'_>) -> Fault + Send + 'static) {
         *self.script.choose.lock() = Box::new(choose);
+    }
+
+    /// How many late writes have not arrived yet.
+    pub fn late_writes(&self) -> usize {
+        self.script.late.load(Ordering::Acquire)
     }
 }
 
@@ -224,15 +233,17 @@ impl<B: Bucket> Bucket for Faulty<B> {
             Fault::None => {}
             Fault::DropRequest => return Err(Unknown::in_flight("put", resource(), Cause::Timeout).into()),
             Fault::DropReply => {
-                self.below.put(key, write, expect).await?;
+                let _lost = self.below.put(key, write, expect).await?;
                 return Err(Unknown::in_flight("put", resource(), Cause::Timeout).into());
             }
             Fault::Late(wait) => {
-                let (below, key, env) = (self.below.clone(), key.clone(), self.script.env.clone());
+                let (below, key, script) = (self.below.clone(), key.clone(), self.script.clone());
+                script.late.fetch_add(1, Ordering::AcqRel);
                 // The broker carries a write out whether or not anybody still waits for it.
                 tasks::detach(async move {
-                    env.sleep(wait).await;
+                    script.env.sleep(wait).await;
                     let _unheard = below.put(&key, write, expect).await;
+                    script.late.fetch_sub(1, Ordering::AcqRel);
                 });
                 return Err(Unknown::in_flight("put", resource(), Cause::Timeout).into());
             }

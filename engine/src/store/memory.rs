@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{KEYS_MAX, Version};
+use coordproto::listing::{Version, is_whole};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
@@ -117,13 +117,14 @@ impl MemoryBucket {
         work(&mut state, now)
     }
 
-    fn listing(&self, state: &State, filter: &Filter, clock: Timestamp) -> Result<Listing, Unknown> {
+    /// The ceiling of the broker's index, which a fleet would meet.
+    fn certifiable(&self, op: &'static str, keys: usize) -> Result<(), Unknown> {
+        is_whole(keys as u64, keys).map_err(|cause| Unknown::settled(op, &*self.name, cause))
+    }
+
+    fn listing(&self, op: &'static str, state: &State, filter: &Filter, clock: Timestamp) -> Result<Listing, Unknown> {
         let selected = || state.records.iter().filter(|(key, _)| filter.selects(key.as_str()));
-        let keys = selected().count() as u64;
-        if keys > KEYS_MAX {
-            let cause = Cause::TooMany { keys, most: KEYS_MAX };
-            return Err(Unknown::settled("list", format!("{} {filter}", self.name), cause));
-        }
+        self.certifiable(op, selected().count())?;
         let live = selected().filter(|(_, version)| version.value.is_some());
         Ok(Listing { entries: live.map(|(key, version)| (key.clone(), version.clone())).collect(), clock })
     }
@@ -177,19 +178,20 @@ impl Bucket for MemoryBucket {
     }
 
     async fn list(&self, filter: &Filter) -> Result<Listing, Unknown> {
-        self.with(|state, now| self.listing(state, filter, now))
+        self.with(|state, now| self.listing("list", state, filter, now))
     }
 
     async fn names(&self, filter: &Filter) -> Result<Names, Unknown> {
-        Ok(self.with(|state, clock| Names {
-            keys: state.records.keys().filter(|key| filter.selects(key.as_str())).cloned().collect(),
-            clock,
-        }))
+        self.with(|state, clock| {
+            let keys: Vec<Key> = state.records.keys().filter(|key| filter.selects(key.as_str())).cloned().collect();
+            self.certifiable("names", keys.len())?;
+            Ok(Names { keys, clock })
+        })
     }
 
     async fn watch(&self, filter: &Filter) -> Result<Watch<MemoryChanges>, Unknown> {
         self.with(|state, now| {
-            let listing = self.listing(state, filter, now)?;
+            let listing = self.listing("watch", state, filter, now)?;
             let resource = format!("{} {filter}", self.name);
             let changes = MemoryChanges { resource, filter: filter.clone(), feed: state.changes.subscribe() };
             Ok(Watch { listing, changes })
@@ -223,5 +225,35 @@ impl Changes for MemoryChanges {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coordproto::key::{Class, Resource};
+    use coordproto::listing::KEYS_MAX;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_no_index_could_certify_is_unknown_in_every_reading_of_many() {
+        let spec = BucketSpec { name: "b".into(), age: None, raise_age: false, replicas: 1 };
+        let bucket = Memory::new(Env::seeded(1)).open(&spec).await.unwrap();
+        let put = async |i: u64| {
+            let key = Resource::parse(&format!("seat:{i}")).unwrap();
+            let put = bucket.put(key.key(), Write::Removal, Expect::Any).await.unwrap();
+            assert!(matches!(put, Put::Stored(_)));
+        };
+        for i in 0..KEYS_MAX {
+            put(i).await;
+        }
+        let filter = Class::seat().filter();
+        assert_eq!(bucket.list(&filter).await.unwrap().entries, [], "markers count, and are not listed");
+        assert_eq!(bucket.names(&filter).await.unwrap().keys.len() as u64, KEYS_MAX);
+        put(KEYS_MAX).await;
+        let too_many = Cause::TooMany { keys: KEYS_MAX + 1, most: KEYS_MAX };
+        assert_eq!(bucket.list(&filter).await.unwrap_err().cause, too_many);
+        assert_eq!(bucket.names(&filter).await.unwrap_err().cause, too_many);
+        assert_eq!(bucket.watch(&filter).await.map(drop).unwrap_err().cause, too_many);
     }
 }

@@ -23,6 +23,9 @@ use jiff::Timestamp;
 /// The largest value, in bytes. The broker takes messages of 1 MiB, headers included.
 pub const VALUE_BYTES_MAX: usize = (1 << 20) - 1024;
 
+/// The longest name of a bucket. The broker takes stream names of 255 bytes, and a bucket's is `KV_` and its name.
+pub const NAME_BYTES_MAX: usize = 252;
+
 /// The shortest age that the broker gives a bucket.
 pub const AGE_MIN: Duration = Duration::from_millis(100);
 
@@ -46,6 +49,7 @@ pub enum Expect {
 
 /// The definite answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a write that lost its race is not stored"]
 pub enum Put {
     /// Stored under this revision.
     Stored(u64),
@@ -178,11 +182,16 @@ impl BucketSpec {
     /// Checks what no broker can keep, before one is asked.
     ///
     /// # Errors
-    /// A name that is no subject token, an age below [`AGE_MIN`], or a replica count that is not 1, 3 or 5.
+    /// A name that is no subject token or longer than [`NAME_BYTES_MAX`], an age below [`AGE_MIN`], or a replica count that
+    /// is not 1, 3 or 5.
     pub fn check(&self) -> Result<(), BadArgument> {
         let token = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         if self.name.is_empty() || !self.name.bytes().all(token) {
             return Err(BadArgument::new("bucket", self.name.as_str(), "a bucket's name is made of A-Z a-z 0-9 _ -"));
+        }
+        if self.name.len() > NAME_BYTES_MAX {
+            let rule = format!("{} bytes, at most {NAME_BYTES_MAX}", self.name.len());
+            return Err(BadArgument::new("bucket", self.name.as_str(), rule));
         }
         match self.age {
             Some(age) if age < AGE_MIN => {

@@ -7,12 +7,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use async_nats::Subject;
 use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::api;
 use coordproto::api::requests::{Storage, StreamConfig};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{KEYS_MAX, Pass as Collected, Version};
+use coordproto::listing::{Pass as Collected, Version, is_news, is_whole};
 use futures_util::future::try_join;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
@@ -166,11 +167,8 @@ pub struct NatsBucket {
 }
 
 impl NatsBucket {
-    fn subject(&self, key: &str) -> String {
-        let mut subject = String::with_capacity(self.prefix.len() + key.len());
-        subject.push_str(&self.prefix);
-        subject.push_str(key);
-        subject
+    fn subject(&self, key: &str) -> Subject {
+        self.jetstream.joined(&self.prefix, key)
     }
 
     fn env(&self) -> &Env {
@@ -199,10 +197,7 @@ impl NatsBucket {
     async fn index(&self, op: &'static str, filter: &Filter, by: Mono) -> Result<api::Info, Unknown> {
         let info = self.jetstream.info(&self.stream, Some(&self.subject(filter.as_str())), by).await?;
         let info = info.ok_or_else(|| self.gone(op))?;
-        let keys = info.total.max(info.subjects.len() as u64);
-        if keys > KEYS_MAX {
-            return Err(self.unknown(op, Cause::TooMany { keys, most: KEYS_MAX }));
-        }
+        is_whole(info.total, info.subjects.len()).map_err(|cause| self.unknown(op, cause))?;
         Ok(info)
     }
 
@@ -352,7 +347,7 @@ impl Bucket for NatsBucket {
         let Survey { index, collected, pass } = self.survey("watch", filter, by).await?;
         let listing = self.certify("watch", &index, collected, by).await?;
         let known = listing.entries.iter().map(|(key, version)| (key.clone(), version.revision)).collect();
-        Ok(Watch { listing, changes: NatsChanges { bucket: self.clone(), pass, known } })
+        Ok(Watch { listing, changes: NatsChanges { bucket: self.clone(), pass, known, index_seq: index.last_seq } })
     }
 
     async fn clock(&self) -> Result<Timestamp, Unknown> {
@@ -376,6 +371,8 @@ pub struct NatsChanges {
     pass: Pass,
     /// The listing's revisions: the consumer may still have to deliver what was read from the leader.
     known: HashMap<Key, u64>,
+    /// How far the stream had come when its leader named the keys.
+    index_seq: u64,
 }
 
 impl Changes for NatsChanges {
@@ -385,7 +382,7 @@ impl Changes for NatsChanges {
             let delivery = self.pass.next(by).await.map_err(|u| u.during("watch", &*self.bucket.name))?;
             let (name, version) = self.bucket.version(delivery);
             let Some(key) = name.and_then(|name| Key::parse(&name).ok()) else { continue };
-            if self.known.get(&key).is_none_or(|known| *known < version.revision) {
+            if is_news(version.revision, self.known.get(&key).copied(), self.index_seq) {
                 return Ok((key, version));
             }
         }

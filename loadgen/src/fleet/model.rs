@@ -29,6 +29,15 @@ struct Inner {
     anomalies: Anomalies,
 }
 
+impl Inner {
+    /// The tenures that lasted throughout, among the names with this prefix.
+    fn lasting(&self, began: Mono, ended: Mono, prefix: &str) -> impl Iterator<Item = (&Box<str>, &Tenure)> {
+        self.resources.iter().filter(move |(name, _)| name.starts_with(prefix)).filter_map(move |(name, account)| {
+            Some((name, account.tenures.iter().find(|t| t.granted < began && t.until > ended)?))
+        })
+    }
+}
+
 /// Every tenure of a resource so far.
 #[derive(Default)]
 struct Account {
@@ -146,17 +155,13 @@ impl Model {
     /// epochs whose holder was granted before and is good until after.
     pub fn live_throughout(&self, began: Mono, ended: Mono, prefix: &str) -> Vec<(Box<str>, Arc<str>, u64)> {
         let inner = self.inner.lock();
-        let accounts = inner.resources.iter().filter(|(name, _)| name.starts_with(prefix));
-        let lasting = accounts.filter_map(|(name, account)| {
-            let tenure = account.tenures.iter().find(|t| t.granted < began && t.until > ended)?;
-            Some((name.clone(), tenure.owner.clone(), tenure.epoch))
-        });
-        lasting.collect()
+        let lasting = inner.lasting(began, ended, prefix);
+        lasting.map(|(name, tenure)| (name.clone(), tenure.owner.clone(), tenure.epoch)).collect()
     }
 
     /// How many of the names with this prefix have a holder at `now`.
     pub fn held(&self, prefix: &str, now: Mono) -> usize {
-        self.live_throughout(now, now, prefix).len()
+        self.inner.lock().lasting(now, now, prefix).count()
     }
 
     /// Until when the last holder of a resource is or was good; none when nobody ever held it.

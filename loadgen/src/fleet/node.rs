@@ -204,13 +204,7 @@ async fn renew_presence<S: Store>(
 }
 
 /// Claims, records it, and tells the model.
-pub(super) async fn claim<S: Store>(
-    ctx: &Context,
-    leases: &Leases<S>,
-    op: &Op,
-    intended: Mono,
-    terms: &Terms,
-) -> Option<Lease> {
+async fn claim<S: Store>(ctx: &Context, leases: &Leases<S>, op: &Op, intended: Mono, terms: &Terms) -> Option<Lease> {
     match attempt(ctx, leases, op, intended, terms).await {
         Ok(Claim::Held(lease)) => Some(lease),
         Ok(Claim::Refused(refusal)) => {

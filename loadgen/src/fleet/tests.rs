@@ -163,7 +163,8 @@ async fn every_lie_fails_the_run_under_its_own_name() {
     }
 }
 
-const NONE: Anomalies = Anomalies {
+/// Nothing that must not happen.
+pub(super) const NONE: Anomalies = Anomalies {
     double_holders: 0,
     epochs_reused: 0,
     winners_told_not_held: 0,

@@ -1,8 +1,15 @@
 //! The protocol gate.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use coordproto::key::Key;
+use coordproto::slot::EPOCHS;
 use engine::lease::{Config, Refusal, Release};
-use engine::store::Store;
 use engine::store::counting::Counting;
+use engine::store::faulty::{Fault, Faulty, Verb};
+use engine::store::{Bucket, BucketSpec, Store};
 
 use crate::{Fixture, eventually, held, refused, resource, terms};
 
@@ -52,12 +59,12 @@ pub async fn the_gate_sees_every_lease_written_before<S: Store>(t: Fixture<S>) {
     for i in 1..10 {
         // The one that was seen last goes, another comes: the remembered witness is not enough.
         let next = held(&old, &terms(&old, &format!("seat:s{i}"), "n1:1")).await;
-        old.release(&before).await.unwrap();
+        assert_eq!(old.release(&before).await.unwrap(), Release::Released);
         let older = new.older_protocol().await.unwrap().expect("an older lease");
         assert_eq!(older.resource.name(), format!("seat:s{i}"));
         before = next;
     }
-    old.release(&before).await.unwrap();
+    assert_eq!(old.release(&before).await.unwrap(), Release::Released);
     assert_eq!(new.older_protocol().await.unwrap(), None);
 }
 
@@ -97,12 +104,12 @@ pub async fn the_gates_cost_does_not_grow<S: Store>(t: Fixture<S>) {
 
 /// A protocol that nobody speaks any more is retired, so that asking costs one read again.
 pub async fn a_protocol_out_of_use_is_retired<S: Store>(t: Fixture<S>) {
-    let config = Config { lease_ttl: std::time::Duration::from_millis(500), ..t.config() };
+    let config = Config { lease_ttl: Duration::from_millis(500), ..t.config() };
     let counting = Counting::new(t.store.clone());
     let new = t.leases_on(&counting, Config { protocol: 4, ..config.clone() }).await;
     let old = t.leases_with(Config { protocol: 3, ..config }).await;
     let lease = held(&old, &terms(&old, "seat:a", "n1:1")).await;
-    old.release(&lease).await.unwrap();
+    assert_eq!(old.release(&lease).await.unwrap(), Release::Released);
     eventually(&t.env, "the older protocol is retired", || async {
         counting.take();
         assert_eq!(new.older_protocol().await.unwrap(), None);
@@ -112,4 +119,48 @@ pub async fn a_protocol_out_of_use_is_retired<S: Store>(t: Fixture<S>) {
     // A node of that protocol may come back at any time, and is seen at once.
     held(&old, &terms(&old, "seat:a", "n1:1")).await;
     assert!(new.older_protocol().await.unwrap().is_some());
+}
+
+/// A build that has just come retires nothing: a node of the older protocol may have looked around just before, and have seen
+/// no newer build that it would have to tell of itself.
+pub async fn a_build_that_just_came_retires_nothing<S: Store>(t: Fixture<S>) {
+    let config = Config { lease_ttl: Duration::from_secs(2), ..t.config() };
+    let old = t.leases_with(Config { protocol: 3, ..config.clone() }).await;
+    let epochs = t.store.open(&BucketSpec::of(&EPOCHS, &config.prefix, config.lease_ttl, t.replicas)).await.unwrap();
+    let key = Key::parse("protocol.3").unwrap();
+    eventually(&t.env, "the older protocol's key is two TTLs old", || async {
+        let written = epochs.get(&key).await.unwrap().expect("declared").written;
+        let age = epochs.clock().await.unwrap().duration_since(written);
+        (age.as_secs_f64() > 4.1).then_some(())
+    })
+    .await;
+    assert_eq!(old.older_protocol().await.unwrap(), None);
+    let new = t.leases_with(Config { protocol: 4, ..config }).await;
+    assert_eq!(new.older_protocol().await.unwrap(), None, "nobody holds anything");
+    held(&old, &terms(&old, "node:n1", "n1:1")).await;
+    assert_eq!(new.older_protocol().await.unwrap().expect("an older lease").resource.name(), "node:n1");
+}
+
+/// Retiring a protocol is housekeeping: where it cannot be done, the gate is as open as it was.
+pub async fn a_retirement_that_cannot_be_done_holds_nobody_back<S: Store>(t: Fixture<S>) {
+    let config = Config { lease_ttl: Duration::from_millis(500), ..t.config() };
+    let old = t.leases_with(Config { protocol: 3, ..config.clone() }).await;
+    let faulty = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
+    let new = t.leases_on(&faulty, Config { protocol: 4, ..config.clone() }).await;
+    let tried = Arc::new(AtomicBool::new(false));
+    let trying = tried.clone();
+    faulty.choose(move |call| {
+        if call.verb != Verb::Purge {
+            return Fault::None;
+        }
+        trying.store(true, Ordering::Relaxed);
+        Fault::DropRequest
+    });
+    drop(old);
+    eventually(&t.env, "the older protocol is to be retired", || async {
+        assert_eq!(new.older_protocol().await.unwrap(), None);
+        tried.load(Ordering::Relaxed).then_some(())
+    })
+    .await;
+    held(&new, &terms(&new, "seat:a", "n1:1")).await;
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use coordproto::key::KEY_BYTES_MAX;
 use coordproto::slot::{DUTIES, DUTY_TTL_MAX, LEASES};
 use engine::lease::{Config, Leases};
 use engine::store::counting::Counting;
-use engine::store::{Bucket, BucketSpec, OpenError, Store};
+use engine::store::{Bucket, BucketSpec, Expect, NAME_BYTES_MAX, OpenError, Put, Store, Write};
 
-use crate::{Fixture, held, resource, terms};
+use crate::{Fixture, class, held, resource, terms};
 
 /// The age that the first node asked for is in force for every node after it, and what they claim lasts that long.
 pub async fn the_first_nodes_ttl_is_in_force<S: Store>(t: Fixture<S>) {
@@ -58,11 +59,24 @@ pub async fn an_impossible_retention_is_refused_before_anything_is_asked<S: Stor
         (Config { replicas: 2, ..t.config() }, "1, 3 or 5"),
         (Config { replicas: 0, ..t.config() }, "1, 3 or 5"),
         (Config { prefix: "a b".into(), ..t.config() }, "A-Z a-z 0-9 _ -"),
+        (Config { prefix: "x".repeat(NAME_BYTES_MAX - 6), ..t.config() }, "at most 252"),
     ] {
         let error = Leases::open(t.env.clone(), &counting, &bad).await.map(drop).unwrap_err();
         assert!(matches!(error, OpenError::BadArgument(_)) && error.to_string().contains(rule), "{error}");
     }
     assert_eq!(counting.take().total(), 0);
+    // The longest name is one that the broker takes.
+    let fill = NAME_BYTES_MAX - t.prefix.len() - 1;
+    let longest = BucketSpec {
+        name: format!("{}_{}", t.prefix, "x".repeat(fill)),
+        age: None,
+        raise_age: false,
+        replicas: t.replicas,
+    };
+    let bucket = t.store.open(&longest).await.unwrap();
+    let key = resource(&format!("seat:{}", "k".repeat(KEY_BYTES_MAX - "seat.".len()))).key().clone();
+    assert!(matches!(bucket.put(&key, Write::Value("v".into()), Expect::At(0)).await.unwrap(), Put::Stored(_)));
+    assert_eq!(bucket.list(&class("seat").filter()).await.unwrap().entries.len(), 1, "with the longest key in it");
 }
 
 /// Opening at once from many nodes ends well for all of them, on one set of buckets.

@@ -160,14 +160,12 @@ pub async fn a_record_ends_with_the_buckets_age<S: Store>(t: Fixture<S>) {
     stored(&b, "seat:a", value("1"), Expect::At(0)).await;
     stored(&b, "seat:b", value("1"), Expect::At(0)).await;
     let began = t.env.now();
-    let mut renewals = 0;
     eventually(&t.env, "the record that nobody rewrites is gone", || async {
         stored(&b, "seat:b", value("2"), Expect::Any).await;
         b.get(&key("seat:a")).await.unwrap().is_none().then_some(())
     })
     .await;
-    renewals += 1;
-    assert!(t.env.now().since(began) >= age && renewals > 0);
+    assert!(t.env.now().since(began) >= age);
     assert!(b.get(&key("seat:b")).await.unwrap().is_some(), "a rewrite starts the age again");
     stored(&b, "seat:a", value("again"), Expect::At(0)).await;
 }

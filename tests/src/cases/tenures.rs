@@ -76,7 +76,7 @@ pub async fn a_former_holder_touches_nothing<S: Store>(t: Fixture<S>) {
     let leases = t.leases().await;
     for name in ["seat:a", "worker:a"] {
         let mut former = held(&leases, &terms(&leases, name, "n1:1")).await;
-        leases.release(&former).await.unwrap();
+        assert_eq!(leases.release(&former).await.unwrap(), Release::Released, "{name}");
         held(&leases, &terms(&leases, name, "n2:1")).await;
         let before = leases.get(&resource(name)).await.unwrap();
         assert_eq!(leases.renew(&mut former).await.unwrap(), Renew::Lost, "{name}");
@@ -95,8 +95,9 @@ pub async fn a_burst_answers_for_every_lease<S: Store>(t: Fixture<S>) {
     for i in 0..50 {
         own.push(held(&leases, &terms(&leases, &format!("seat:s{i}"), "n1:1")).await);
     }
-    leases.release(&own[7]).await.unwrap();
-    leases.release(&own[31]).await.unwrap();
+    for gone in [7, 31] {
+        assert_eq!(leases.release(&own[gone]).await.unwrap(), Release::Released);
+    }
     held(&leases, &terms(&leases, "seat:s31", "n2:1")).await;
     let answers = leases.renew_all(&mut own).await;
     for (i, answer) in answers.into_iter().enumerate() {
@@ -122,7 +123,9 @@ pub async fn what_does_not_decode_is_unknown_and_never_free<S: Store>(t: Fixture
     let undecodable = |error: Unknown| assert!(matches!(error.cause, Cause::Undecodable(_)), "{error}");
     write(&LEASES, "seat:b", b"garbage").await;
     undecodable(leases.get(&resource("seat:b")).await.unwrap_err());
-    undecodable(leases.list(&class("seat")).await.unwrap_err());
+    let listed = leases.list(&class("seat")).await.unwrap_err();
+    assert!(listed.to_string().contains("seat:b"), "the record is named: {listed}");
+    undecodable(listed);
     let claim = leases.claim(&terms(&leases, "seat:b", "n1:1")).await.unwrap_err();
     undecodable(claim.unknown().expect("unknown").clone());
     write(&DUTIES, "worker:b", b"garbage").await;
@@ -132,12 +135,50 @@ pub async fn what_does_not_decode_is_unknown_and_never_free<S: Store>(t: Fixture
     write(&EPOCHS, "seat:c", b"{}").await;
     let claim = leases.claim(&terms(&leases, "seat:c", "n1:1")).await.unwrap_err();
     undecodable(claim.unknown().expect("unknown").clone());
-    undecodable(leases.hints(&class("seat")).await.unwrap_err());
+    let hints = leases.hints(&class("seat")).await.unwrap_err();
+    assert!(hints.to_string().contains("seat:c"), "the counter is named: {hints}");
+    undecodable(hints);
     let epochs = t.store.open(&open(&EPOCHS)).await.unwrap();
     let removed = epochs.put(resource("seat:d").key(), Write::Removal, Expect::Any).await.unwrap();
     assert!(matches!(removed, Put::Stored(_)));
     let claim = leases.claim(&terms(&leases, "seat:d", "n1:1")).await.unwrap_err();
     undecodable(claim.unknown().expect("unknown").clone());
+}
+
+/// A counter that was lost, or went back, is not followed back: the lease's own record tells how far it had come. One at its
+/// end gives out nothing more.
+pub async fn a_counter_never_starts_again<S: Store>(t: Fixture<S>) {
+    let leases = t.leases().await;
+    let Config { prefix, lease_ttl, replicas, .. } = t.config();
+    let epochs = t.store.open(&BucketSpec::of(&EPOCHS, &prefix, lease_ttl, replicas)).await.unwrap();
+    for name in ["seat:a", "worker:a"] {
+        for tenure in 1..=3 {
+            let lease = held(&leases, &terms(&leases, name, "n1:1")).await;
+            assert_eq!(lease.epoch(), tenure);
+            assert_eq!(leases.release(&lease).await.unwrap(), Release::Released);
+        }
+        epochs.purge(resource(name).key(), u64::MAX - 1).await.unwrap();
+        let lease = held(&leases, &terms(&leases, name, "n2:1")).await;
+        assert_eq!(lease.epoch(), 4, "{name}: after the counter was lost");
+        assert_eq!(leases.release(&lease).await.unwrap(), Release::Released);
+        let back = format!(r#"{{"resource":"{name}","epoch":2,"preferred":"n7"}}"#);
+        assert!(matches!(
+            epochs.put(resource(name).key(), Write::Value(back.into()), Expect::Any).await.unwrap(),
+            Put::Stored(_)
+        ));
+        let lease = held(&leases, &terms(&leases, name, "n3:1")).await;
+        assert_eq!(lease.epoch(), 5, "{name}: after the counter went back");
+        assert_eq!(leases.get(&resource(name)).await.unwrap().expect("held").preferred.as_deref(), Some("n7"));
+        assert_eq!(leases.release(&lease).await.unwrap(), Release::Released);
+        let end = format!(r#"{{"resource":"{name}","epoch":{}}}"#, u64::MAX);
+        assert!(matches!(
+            epochs.put(resource(name).key(), Write::Value(end.into()), Expect::Any).await.unwrap(),
+            Put::Stored(_)
+        ));
+        let error = leases.claim(&terms(&leases, name, "n1:1")).await.unwrap_err();
+        assert!(error.to_string().contains("at its end"), "{error}");
+        assert_eq!(leases.get(&resource(name)).await.unwrap(), None);
+    }
 }
 
 /// A removal marker reads as absent, and a claim writes over it.
@@ -147,7 +188,8 @@ pub async fn a_removed_lease_reads_as_free<S: Store>(t: Fixture<S>) {
     for (slot, name) in [(&LEASES, "seat:a"), (&DUTIES, "worker:a")] {
         let mut lease = held(&leases, &terms(&leases, name, "n1:1")).await;
         let bucket = t.store.open(&BucketSpec::of(slot, &prefix, lease_ttl, replicas)).await.unwrap();
-        bucket.put(resource(name).key(), Write::Removal, Expect::Any).await.unwrap();
+        let removed = bucket.put(resource(name).key(), Write::Removal, Expect::Any).await.unwrap();
+        assert!(matches!(removed, Put::Stored(_)));
         assert_eq!(leases.get(&resource(name)).await.unwrap(), None);
         assert_eq!(leases.list(&class(resource(name).class())).await.unwrap(), []);
         assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Lost);

@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
-use clap::builder::TypedValueParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::broker::{BrokerError, Cluster, Settings, Store, SyncInterval};
 use engine::env::Env;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -90,7 +89,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
         started = Box::pin(Cluster::start(settings, Env::system())) => started,
         // Dropping the unfinished start kills and reaps what it had started.
         status = interrupts.next() => {
-            tracing::info!("interrupted before the broker was ready");
+            tracing::info!("broker_start_interrupted");
             return status.into();
         }
     };
@@ -100,14 +99,14 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     };
     let printed = writeln!(io::stdout(), "{}", cluster.access().exposed()).and_then(|()| io::stdout().flush());
     if let Err(error) = printed {
-        tracing::error!(%error, "standard output is closed, nobody can learn the address");
+        tracing::error!(%error, "broker_address_not_printed");
         return FAILED.into();
     }
 
     let outcome = tokio::select! {
         _ = interrupts.next() => ExitCode::SUCCESS,
         () = majority_lost(&cluster) => {
-            tracing::error!("broker_majority_lost: too few members are left to serve");
+            tracing::error!(note = "too few members are left to serve", "broker_majority_lost");
             FAILED.into()
         }
     };

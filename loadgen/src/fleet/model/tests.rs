@@ -10,6 +10,7 @@ use engine::lease::{Claim, Config, Leases, Release, Renew};
 use engine::store::memory::Memory;
 
 use super::*;
+use crate::fleet::tests::NONE;
 
 const TTL: Duration = Duration::from_secs(30);
 const S: Duration = Duration::from_secs(1);
@@ -66,16 +67,6 @@ impl World {
 async fn renewed(store: &Leases<Memory>, lease: &mut Lease) {
     assert_eq!(store.renew(lease).await.unwrap(), Renew::Extended);
 }
-
-const NONE: Anomalies = Anomalies {
-    double_holders: 0,
-    epochs_reused: 0,
-    winners_told_not_held: 0,
-    live_leases_lost: 0,
-    memberships_short: 0,
-    seats_not_held: 0,
-    ops_unsettled: 0,
-};
 
 #[tokio::test(start_paused = true)]
 async fn every_holder_beside_the_first_is_found_once() {

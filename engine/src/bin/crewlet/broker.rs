@@ -31,7 +31,7 @@ Exit codes:
   1    the broker, or too many of its members, ended or could not be started
   2    the command line makes no sense
   4    no nats-server to run, the directory is another broker's or of another size, or not ready in time
-  130  interrupted before it was ready (143: terminated)
+  130  interrupted before it was ready, or again before it had stopped (143: terminated)
 
 Examples:
   crewlet broker

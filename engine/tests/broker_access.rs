@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use engine::broker::{Access, ClientCertificate, Lookup, Tls, resolve};
+use engine::broker::{Access, ClientCertificate, Cluster, Lookup, Settings, Tls, resolve};
 use engine::env::Env;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
@@ -81,4 +81,17 @@ async fn tls_takes_the_authority_and_shows_the_certificate() {
     connect(&url, None, Some(own.clone())).await.expect_err("no authority of the system's vouches for the server");
     let wrong = format!("tls://ann:pass@127.0.0.1:{port}");
     connect(&wrong, Some(ca), Some(own)).await.expect_err("the password counts all the same");
+}
+
+#[tokio::test]
+async fn an_authority_is_not_passed_over_because_the_server_speaks_no_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let ca = dir.path().join("ca.pem");
+    fs::write(&ca, CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap().pem()).unwrap();
+    let plain = Cluster::start(Settings::new(1), Env::system()).await.unwrap();
+    let url = plain.access().exposed();
+    connect(&url, None, None).await.unwrap();
+    connect(&url, Some(ca), None).await.expect_err("nobody has vouched for this server");
+    plain.stop().await.unwrap();
 }

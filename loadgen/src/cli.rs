@@ -23,9 +23,9 @@ const EXITS: &str = "\
 Exit codes:
   0    no anomaly
   1    an anomaly was found, or loadgen itself failed
-  2    the command line makes no sense
-  4    the store cannot be reached or does not answer
-  130  interrupted (143: terminated); the report is written, for as far as the run got";
+  2    the command line makes no sense, or names a file that cannot be read
+  4    no brokers: not started, not reached, or no seat came up for a minute
+  130  interrupted (143: terminated), no anomaly; the report says how far the run got";
 
 const FLEET: &str = "\
 Without --url, loadgen starts NATS servers of its own and ends them with the run.
@@ -55,7 +55,7 @@ pub struct FleetArgs {
     /// From one renewal of a seat to the next; a lease lasts three of these.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = heartbeat)]
     pub heartbeat: Duration,
-    /// Claimers that race at once, at least four for each seat.
+    /// Claimers that race at once, at least four for each seat where there are so many.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = count::<1, 10_000>)]
     pub claimers: usize,
     /// Claims in all, in waves of one from each claimer, over the last two thirds of the duration.
@@ -100,7 +100,7 @@ pub struct Common {
     /// The credentials file for that NATS.
     #[arg(long, value_name = "FILE", requires = "url")]
     pub creds: Option<PathBuf>,
-    /// The certificate authorities (PEM) that it is checked against.
+    /// The certificate authorities (PEM) that it is checked against; without TLS it is then refused.
     #[arg(long, value_name = "FILE", requires = "url")]
     pub tls_ca: Option<PathBuf>,
     /// What all randomness is drawn from; one is drawn, and printed, when it is left out.

@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::fleet::{Fleet, Ran};
 use crate::limits;
 use crate::progress::Progress;
+use crate::report::ensure_writable;
 use crate::session::{Session, say};
 use crate::signals::Signals;
 use crate::target::{Target, Unavailable};
@@ -28,6 +29,12 @@ async fn in_order(args: &FleetArgs, mut signals: Signals) -> Exit {
     let asked = args.common.asked();
     if let Err(error) = limits::ensure(args.nodes, &asked) {
         say(format_args!("loadgen: {error}"));
+        return Exit::Failed;
+    }
+    if let Some(dir) = args.common.out.clone()
+        && let Err(error) = tasks::blocking(move || ensure_writable(&dir)).await
+    {
+        say(format_args!("loadgen: --out: {error}"));
         return Exit::Failed;
     }
     // A seed that is drawn is a whole number to every reader of JSON, those that know only doubles included.

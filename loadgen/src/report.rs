@@ -19,7 +19,7 @@ use crate::stall::StallTotals;
 
 pub use anomalies::{Anomalies, Findings, Verdict};
 pub use ops::{Arrivals, Columns, Lateness, Measurements, Operation, SeriesOp, SeriesPoint, Window};
-pub use write::{WriteError, write_distributions};
+pub use write::{WriteError, ensure_writable, write_distributions};
 
 /// The contents of `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

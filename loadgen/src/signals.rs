@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::hangup::HangUp;
 use engine::tasks::{self, Task};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -22,22 +23,21 @@ struct Heard {
 }
 
 impl Signals {
-    /// Listens from now on for SIGINT, SIGTERM and SIGHUP.
+    /// Listens from now on for SIGINT, SIGTERM and, unless it is ignored, SIGHUP.
     ///
     /// # Errors
     /// When the system does not let it.
     pub fn listen() -> std::io::Result<Signals> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut hang_up = HangUp::listen()?;
         let (told, heard) = watch::channel(Heard { count: 0, first: Exit::Interrupted });
         let listening = tasks::spawn(async move {
             loop {
                 let exit = tokio::select! {
                     Some(()) = interrupt.recv() => Exit::Interrupted,
                     Some(()) = terminate.recv() => Exit::Terminated,
-                    Some(()) = hang_up.recv() => Exit::Terminated,
-                    else => return,
+                    () = hang_up.recv() => Exit::Terminated,
                 };
                 told.send_modify(|heard| {
                     heard.first = if heard.count == 0 { exit } else { heard.first };

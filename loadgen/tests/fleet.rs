@@ -251,6 +251,24 @@ fn whoever_closes_its_outputs_is_not_answered_with_a_panic() {
 }
 
 #[test]
+fn a_report_that_cannot_be_kept_is_found_out_before_anything_starts() {
+    let (ended, code) = shell("\"$0\" fleet --out \"$0\"; echo $? >\"$1/code\"");
+    assert_eq!((code.as_str(), ended.stdout.as_str()), ("1", ""), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("loadgen: --out: cannot write "), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("broker"), "{}", ended.stderr);
+}
+
+#[test]
+fn under_nohup_it_outlives_its_terminal() {
+    let (ended, code) = shell(&format!(
+        "trap '' HUP; \"$0\" fleet {SMALL} --duration 2s & while sleep 0.1; do kill -HUP $! || break; done; wait $!; \
+         echo $? >\"$1/code\""
+    ));
+    assert_eq!(code, "0", "{}", ended.stderr);
+    assert!(ended.stdout.starts_with("verdict: ok\n"), "{}", ended.stdout);
+}
+
+#[test]
 fn too_few_open_files_are_found_out_before_anything_starts() {
     let (ended, code) = shell("ulimit -n 64; \"$0\" fleet; echo $? >\"$1/code\"");
     assert_eq!((code.as_str(), ended.stdout.as_str()), ("1", ""), "{}", ended.stderr);

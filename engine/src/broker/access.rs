@@ -27,7 +27,8 @@ pub enum Auth {
     Credentials(PathBuf),
 }
 
-/// Whom the client trusts, and how it proves itself, on `tls://` connections and wherever the server asks for TLS.
+/// Whom the client trusts, and how it proves itself, on `tls://` connections and wherever the server asks for TLS. With
+/// either of the two named, a server that offers no TLS is refused, whatever its URL begins with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// A PEM file of authorities to trust in place of the system's.
@@ -143,7 +144,8 @@ impl Access {
             readable("client key", key).await?;
             options = options.add_client_certificate(certificate.clone(), key.clone());
         }
-        Ok(options)
+        // Whoever names an authority wants the server checked: a server that offers no TLS must not pass for one.
+        Ok(if self.tls == Tls::default() { options } else { options.require_tls(true) })
     }
 }
 

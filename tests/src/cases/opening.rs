@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use coordproto::key::KEY_BYTES_MAX;
 use coordproto::slot::{DUTIES, DUTY_TTL_MAX, LEASES};
-use engine::lease::{Config, Leases};
+use engine::lease::{Config, Leases, Refusal};
 use engine::store::counting::Counting;
 use engine::store::{Bucket, BucketSpec, Expect, NAME_BYTES_MAX, OpenError, Put, Store, Write};
 
-use crate::{Fixture, class, held, resource, terms};
+use crate::{Fixture, class, held, refused, resource, terms};
 
 /// The age that the first node asked for is in force for every node after it, and what they claim lasts that long.
 pub async fn the_first_nodes_ttl_is_in_force<S: Store>(t: Fixture<S>) {
@@ -19,6 +19,15 @@ pub async fn the_first_nodes_ttl_is_in_force<S: Store>(t: Fixture<S>) {
     let view = first.get(&resource("seat:a")).await.unwrap().expect("held");
     let lasts = view.deadline.duration_since(view.acquired_at.expect("a tenure has a beginning"));
     assert!(lasts.as_secs() > 40, "{lasts:?}");
+}
+
+/// An age need not be a whole number of milliseconds, and a TTL is one: what is in force can be claimed with.
+pub async fn the_ttl_in_force_can_be_asked_for<S: Store>(t: Fixture<S>) {
+    let leases = t.leases_of(Duration::from_micros(45_000_300)).await;
+    assert_eq!(leases.lease_ttl(), Duration::from_secs(45));
+    held(&leases, &terms(&leases, "seat:a", "n1:1")).await;
+    let peer = refused(&leases, &terms(&leases, "seat:a", "n2:1")).await;
+    assert_eq!(peer, Refusal::Held { by: "n1:1".into(), epoch: Some(1) });
 }
 
 /// A fleet short of copies does not start, and both counts are named; one with more passes.

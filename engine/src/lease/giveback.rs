@@ -115,13 +115,14 @@ async fn release<B: Bucket>(inner: &Inner<B>, resource: &Resource, written: &Wri
         Put::Lost(Race::Vanished) => return Ok(Some(0)),
         Put::Lost(Race::Newer(newer)) => newer,
     };
-    let Some(version) = bucket.get(resource.key()).await? else { return Ok(Some(0)) };
-    if version.revision < newer {
-        let cause = Cause::Stale { answered: version.revision, known: newer };
-        return Err(Unknown::settled("give back", resource.name(), cause).into());
-    }
+    let unknown = |cause| Unknown::settled("give back", resource.name(), cause);
+    let found = bucket.get(resource.key()).await?;
+    // From before the refusal, or gone since, by age. The next try tells which.
+    let Some(version) = found.filter(|version| version.revision >= newer) else {
+        return Err(unknown(Cause::Stale { answered: 0, known: newer }).into());
+    };
     let Some(value) = version.value else { return Ok(None) };
-    let record = LeaseRecord::decode(&value).map_err(|cause| Unknown::settled("give back", resource.name(), cause))?;
+    let record = LeaseRecord::decode(&value).map_err(unknown)?;
     // The owner too: processes that draw from one seed draw the same ids.
     let ours = record.owner.is_some() && (&record.owner, &record.claim) == (&written.owner, &written.claim);
     Ok(ours.then_some(version.revision))

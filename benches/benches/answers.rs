@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use coordproto::api::{info, message, puback};
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
 fn acknowledgements(c: &mut Criterion) {
     let mut group = c.benchmark_group("puback");
@@ -28,10 +28,18 @@ fn leader_reads(c: &mut Criterion) {
 
 fn indexes(c: &mut Criterion) {
     let mut group = c.benchmark_group("index");
-    for keys in [100, 10_000] {
+    for keys in [100, 10_000, 100_000] {
         let reply = Bytes::from(benches::index_reply(keys));
         group.throughput(Throughput::Elements(keys as u64));
-        group.bench_function(keys.to_string(), |b| b.iter(|| info::parse(black_box(&reply))));
+        group.bench_function(format!("scanner/{keys}"), |b| b.iter(|| info::parse(black_box(&reply))));
+        // What it is chosen over: no more than the tape, from which the subjects would still have to be taken.
+        group.bench_function(format!("simd-json/{keys}"), |b| {
+            b.iter_batched_ref(
+                || reply.to_vec(),
+                |reply| simd_json::to_tape(reply).map(|tape| tape.0.len()),
+                BatchSize::LargeInput,
+            );
+        });
     }
     group.finish();
 }

@@ -1,4 +1,5 @@
-//! What the brokers and the generator itself use: CPU and memory of processes, once a second.
+//! What the brokers and the generator itself use: CPU and memory of processes, once a second. A broker that is found suspended
+//! is noted beside them.
 //!
 //! Read from `/proc`, so on Linux alone; elsewhere, and for a server whose process is not here, there are no figures, and a
 //! report says null. CPU is kept as the time a server has used so far, summed over its processes when it restarts, so the
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::nanos;
+use crate::report::Fault;
 
 const PERIOD: Duration = Duration::from_secs(1);
 /// The most samples kept of a process; beyond them, every second one is forgotten and the period doubles.
@@ -53,6 +55,8 @@ pub struct Reading {
     pub cpu_ticks: u64,
     /// Resident memory in pages.
     pub rss_pages: u64,
+    /// Whether it was suspended: stopped by a signal or by a debugger.
+    pub suspended: bool,
 }
 
 impl Reading {
@@ -61,13 +65,14 @@ impl Reading {
     pub fn parse(stat: &str, statm: &str) -> Option<Reading> {
         // The command stands in parentheses and may itself hold spaces and parentheses.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        if matches!(fields.next()?, "Z" | "X" | "x") {
+        let state = fields.next()?;
+        if matches!(state, "Z" | "X" | "x") {
             return None;
         }
         let mut times = fields.skip(10).map(str::parse::<u64>);
         let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
         let rss_pages = statm.split_whitespace().nth(1)?.parse().ok()?;
-        Some(Reading { cpu_ticks: user + system, rss_pages })
+        Some(Reading { cpu_ticks: user + system, rss_pages, suspended: matches!(state, "T" | "t") })
     }
 
     fn of(pid: u32) -> Option<Reading> {
@@ -87,6 +92,7 @@ struct State {
     period: Duration,
     own: Process,
     servers: Vec<(String, Process)>,
+    faults: Vec<Fault>,
 }
 
 impl Sampler {
@@ -94,7 +100,11 @@ impl Sampler {
     pub fn new(env: Env, origin: Mono) -> Sampler {
         let mut own = Process::default();
         own.set_pid(Some(std::process::id()), Duration::ZERO);
-        Sampler { env, origin, state: Mutex::new(State { period: PERIOD, own, servers: Vec::new() }) }
+        Sampler {
+            env,
+            origin,
+            state: Mutex::new(State { period: PERIOD, own, servers: Vec::new(), faults: Vec::new() }),
+        }
     }
 
     /// From now on `server` is the process `pid`; `None` when it has none, or none on this machine. A new process of a known
@@ -113,10 +123,15 @@ impl Sampler {
     pub fn sample(&self) {
         let at = self.now();
         let state = &mut *self.state.lock();
-        let mut full = false;
-        for process in std::iter::once(&mut state.own).chain(state.servers.iter_mut().map(|(_, process)| process)) {
-            if let Some(pid) = process.pid {
-                process.push(at, Reading::of(pid));
+        state.own.sample(at);
+        let mut full = state.own.samples.len() > MOST;
+        for (name, process) in &mut state.servers {
+            let before = process.suspended;
+            process.sample(at);
+            if process.pid.is_some() && process.suspended != before {
+                let (kind, detail) = if before { ("resume", "resumed") } else { ("suspend", "suspended") };
+                let (kind, server, detail) = (kind.to_owned(), name.clone(), detail.to_owned());
+                state.faults.push(Fault { t_ns: nanos(at), kind, server, detail });
             }
             full |= process.samples.len() > MOST;
         }
@@ -145,6 +160,11 @@ impl Sampler {
     pub fn servers(&self, from: Mono, to: Mono) -> Vec<(String, Usage)> {
         let (from, to) = (from.since(self.origin), to.since(self.origin));
         self.state.lock().servers.iter().map(|(name, process)| (name.clone(), process.usage(from, to))).collect()
+    }
+
+    /// The servers that were found suspended, and those that were found to go on, each at the sample that showed it.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.state.lock().faults.clone()
     }
 
     /// The mean CPU of all servers together over the time from `from` to `to`, 100 for one core busy throughout; `None`
@@ -176,6 +196,7 @@ struct Process {
     last_pid: Option<u32>,
     /// The CPU time of the processes before this one.
     before: Duration,
+    suspended: bool,
     samples: Vec<Sample>,
     rss_bytes_max: Option<u64>,
 }
@@ -190,18 +211,26 @@ impl Process {
             self.before = last.cpu;
             self.samples.push(Sample { at, rss_bytes: None, ..last });
         }
+        self.suspended = false;
         self.pid = pid;
         self.last_pid = pid.or(self.last_pid);
     }
 
+    fn sample(&mut self, at: Duration) {
+        if let Some(pid) = self.pid {
+            self.push(at, Reading::of(pid));
+        }
+    }
+
     fn push(&mut self, at: Duration, reading: Option<Reading>) {
-        let Some(Reading { cpu_ticks, rss_pages }) = reading else {
+        let Some(Reading { cpu_ticks, rss_pages, suspended }) = reading else {
             self.set_pid(None, at);
             return;
         };
         let ticks = Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100);
         let cpu = self.before + ticks * u32::try_from(cpu_ticks).unwrap_or(u32::MAX);
         let rss = rss_pages * rustix::param::page_size() as u64;
+        self.suspended = suspended;
         self.rss_bytes_max = self.rss_bytes_max.max(Some(rss));
         self.samples.push(Sample { at, cpu, rss_bytes: Some(rss) });
     }
@@ -274,9 +303,12 @@ mod tests {
     #[test]
     fn the_command_may_hold_anything() {
         let statm = "765 380 312 5 0 98 0\n";
-        assert_eq!(Reading::parse(STAT, statm), Some(Reading { cpu_ticks: 21, rss_pages: 380 }));
+        let reading = Reading { cpu_ticks: 21, rss_pages: 380, suspended: false };
+        assert_eq!(Reading::parse(STAT, statm), Some(reading));
         let plain = STAT.replace("(tmux: server (1) Z)", "(nats-server)");
-        assert_eq!(Reading::parse(&plain, statm), Some(Reading { cpu_ticks: 21, rss_pages: 380 }));
+        assert_eq!(Reading::parse(&plain, statm), Some(reading));
+        let stopped = STAT.replace(") S 1", ") T 1");
+        assert_eq!(Reading::parse(&stopped, statm), Some(Reading { suspended: true, ..reading }));
     }
 
     #[test]
@@ -295,7 +327,7 @@ mod tests {
     }
 
     fn read(process: &mut Process, second: u32, cpu_ticks: u64) {
-        process.push(S * second, Some(Reading { cpu_ticks, rss_pages: 100 + cpu_ticks }));
+        process.push(S * second, Some(Reading { cpu_ticks, rss_pages: 100 + cpu_ticks, suspended: false }));
     }
 
     #[test]

@@ -18,8 +18,8 @@ use crate::histogram::nanos;
 use crate::progress::Progress;
 use crate::recorder::Outcome;
 use crate::report::{
-    BringUp, Findings, Measurements, Own, Phase, Report, SchemaVersion, Server, Stalls, WriteError, command_line,
-    write_distributions,
+    BringUp, Fault, Findings, Measurements, Own, Phase, Report, SchemaVersion, Server, Stalls, WriteError,
+    command_line, write_distributions,
 };
 use crate::sampler::Sampler;
 use crate::table::{self, Style};
@@ -178,8 +178,16 @@ impl<'a> Session<'a> {
                 usage: self.sampler.own(measured_from, measured_until),
                 stalls: Stalls::from(fleet.recorder.stalls()),
             },
-            faults: self.target.faults(self.origin),
+            faults: self.faults(),
         }
+    }
+
+    /// The members that ended unasked, and those that were suspended, in the order of time.
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = self.target.faults(self.origin);
+        faults.extend(self.sampler.faults());
+        faults.sort_by_key(|fault| fault.t_ns);
+        faults
     }
 
     fn params(&self, fleet: &Fleet, ran: &Ran) -> serde_json::Map<String, serde_json::Value> {

@@ -13,7 +13,7 @@ use comfy_table::{CellAlignment, Table};
 
 use crate::histogram::{Percentile, Percentiles};
 use crate::may_colour;
-use crate::report::{Arrivals, Operation, Report, Verdict};
+use crate::report::{Arrivals, Operation, Report, SeriesPoint, Verdict};
 use crate::sampler::Usage;
 use units::{bytes, count, per_second, percent, plural, time};
 
@@ -81,6 +81,9 @@ fn findings(report: &Report) -> String {
         count(sum(|op| op.dropped)),
         plural(report.faults.len() as u64, "fault", "faults"),
     );
+    if let Some(ended) = leases_ended(report) {
+        lines.push_str(&format!("\n{ended}"));
+    }
     let stalls = report.own.stalls;
     if stalls.count > 0 {
         lines.push_str(&format!(
@@ -93,18 +96,42 @@ fn findings(report: &Report) -> String {
     lines
 }
 
+/// How much later than its first unknown a fault may stand and still be what they come from: connections tell of a server's
+/// end sooner than the system does.
+const NOTICED_WITHIN_NS: u64 = 100_000_000;
+
 /// Where the unknown lie in time: behind the last fault before them, if there is one.
 fn unknown_when(report: &Report) -> String {
     let windows = || report.measurements.ops.values().filter_map(|op| op.unknown_window);
     let first = windows().map(|window| window.first_ns).min();
     let last = windows().map(|window| window.last_ns).max();
     let Some((first, last)) = first.zip(last) else { return String::new() };
-    match report.faults.iter().filter(|fault| fault.t_ns <= first).max_by_key(|fault| fault.t_ns) {
+    match report.faults.iter().filter(|fault| fault.t_ns <= first + NOTICED_WITHIN_NS).max_by_key(|fault| fault.t_ns) {
         Some(fault) => {
-            format!(" (all within {} after {} was {})", time(last - fault.t_ns), fault.server, fault.detail)
+            format!(
+                " (all within {} after {} was {})",
+                time(last.saturating_sub(fault.t_ns)),
+                fault.server,
+                fault.detail
+            )
         }
         None => format!(" (from {} to {})", time(first), time(last)),
     }
+}
+
+/// How many leases had ended by themselves when their holders could ask again, and how they fared since: no anomaly, and
+/// nothing to leave unsaid.
+fn leases_ended(report: &Report) -> Option<String> {
+    let ops = &report.measurements.ops;
+    let refused = |name| ops.get(name).map_or(0, |op| op.arrivals.refused);
+    let lost: u64 = ["renew", "renew_retry", "presence"].into_iter().map(refused).sum();
+    let ended = lost.saturating_sub(report.findings.anomalies().live_leases_lost);
+    let again = ops.get("sweep")?.arrivals.ok;
+    let claimed = |point: &&SeriesPoint| point.ops.get("sweep").is_some_and(|op| op.ok > 0);
+    let last = report.measurements.series.iter().rfind(claimed).map(|point| time(point.t_ns));
+    let last = last.map_or_else(String::new, |last| format!(", the last in the second from {last}"));
+    let ended = (ended > 0).then(|| plural(ended, "lease", "leases"))?;
+    Some(format!("{ended} had ended when its holder could renew again; {} claimed again{last}", count(again)))
 }
 
 fn dropped(report: &Report) -> Option<String> {

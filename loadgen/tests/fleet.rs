@@ -69,6 +69,10 @@ fn a_broker_killed_on_the_way_costs_answers_and_no_correctness() {
     send(servers[0], Signal::KILL);
     let ended = running.end();
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let (before, _) = ended.stderr.split_once(" quiet ").unwrap();
+    for part in ["ERROR", "nats-route"] {
+        assert!(!before.contains(part), "three brokers start without {part}:\n{before}");
+    }
     let report = ended.report();
     valid(&report);
     no_anomaly(&report);
@@ -87,6 +91,46 @@ fn a_broker_killed_on_the_way_costs_answers_and_no_correctness() {
     let renewals = |outcome: &str| report["ops"]["renew"][outcome].as_u64().unwrap();
     assert!(renewals("unknown") <= renewals("ok"), "one beat and a half at most:\n{}", ended.stdout);
     assert!(ended.stdout.contains("killed by signal 9 (SIGKILL)"), "{}", ended.stdout);
+}
+
+#[test]
+fn a_broker_suspended_on_the_way_is_told_of() {
+    let args = SMALL.replace("--heartbeat 1s", "--heartbeat 8s");
+    let mut running = Running::fleet(&format!("{args} --duration 15s"));
+    running.until(" quiet ");
+    let server = running.servers()[0];
+    send(server, Signal::STOP);
+    running.until("broker_disconnected");
+    running.until(" anomalies");
+    send(server, Signal::CONT);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let report = ended.report();
+    valid(&report);
+    no_anomaly(&report);
+    let faults: Vec<_> =
+        report["faults"].as_array().unwrap().iter().map(|fault| (&fault["server"], &fault["detail"])).collect();
+    assert_eq!(faults, [(&json!("n1"), &json!("suspended")), (&json!("n1"), &json!("resumed"))]);
+    assert!(ended.stdout.contains(" after n1 was suspended)"), "{}", ended.stdout);
+}
+
+#[tokio::test]
+async fn standing_still_itself_it_tells_so_and_blames_nobody() {
+    let args = SMALL.replace("--heartbeat 1s", "--heartbeat 8s");
+    let mut running = Running::fleet(&format!("{args} --duration 9s"));
+    running.until(" contest ");
+    running.signal(Signal::STOP);
+    Env::system().sleep(Duration::from_millis(1_500)).await;
+    running.signal(Signal::CONT);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let report = ended.report();
+    valid(&report);
+    no_anomaly(&report);
+    let longest = Duration::from_nanos(report["own"]["stalls"]["longest_ns"].as_u64().unwrap());
+    assert!(longest > Duration::from_secs(1), "{longest:?}");
+    assert_eq!(report["faults"], json!([]));
+    assert!(ended.stdout.contains("the generator itself stood still"), "{}", ended.stdout);
 }
 
 #[tokio::test]

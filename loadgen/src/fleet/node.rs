@@ -12,7 +12,7 @@ use futures_util::future::{join, ready};
 use futures_util::stream::{self, StreamExt};
 
 use super::stop::Stop;
-use super::{Context, outcome_of, requests};
+use super::{Context, Ops, outcome_of, requests};
 use crate::recorder::Op;
 use crate::timer::Timer;
 
@@ -72,8 +72,9 @@ impl<S: Store> Node<S> {
 
     /// One heartbeat: the seats in a burst, and the presence with its status right behind them.
     async fn beat(&mut self, intended: Mono) {
-        let (renew, presence) = (self.ctx.ops.renew.clone(), self.presence.take());
-        let presence = renew_presence(self.ctx.clone(), self.leases.clone(), self.status(), presence, intended);
+        let Ops { renew, presence: op, .. } = self.ctx.ops.clone();
+        let presence = self.presence.take();
+        let presence = renew_presence(self.ctx.clone(), self.leases.clone(), op, self.status(), presence, intended);
         ((), self.presence) = join(self.renew(&renew, intended, |_| true), presence).await;
         self.announce().await;
     }
@@ -86,7 +87,7 @@ impl<S: Store> Node<S> {
     /// Until the next beat: asks again what was unknown, and claims again what was lost.
     async fn make_up(&mut self, next: Mono, stop: &Stop) {
         loop {
-            let unconfirmed = self.held.iter().any(|lease| self.is_overdue(lease, next));
+            let unconfirmed = self.presence.iter().chain(&self.held).any(|lease| self.is_overdue(lease, next));
             let missing = self.held.len() < self.seats.len() || self.presence.is_none();
             if !unconfirmed && !missing {
                 return;
@@ -98,8 +99,14 @@ impl<S: Store> Node<S> {
             if unconfirmed {
                 let op = self.ctx.ops.renew_retry.clone();
                 let overdue: Vec<bool> = self.held.iter().map(|lease| self.is_overdue(lease, next)).collect();
-                let now = self.ctx.env.now();
-                self.renew(&op, now, |i| overdue[i]).await;
+                let (presence, confirmed) = match self.presence.take() {
+                    Some(presence) if self.is_overdue(&presence, next) => (Some(presence), None),
+                    confirmed => (None, confirmed),
+                };
+                let (ctx, now) = (self.ctx.clone(), self.ctx.env.now());
+                let presence = renew_presence(ctx, self.leases.clone(), op.clone(), self.status(), presence, now);
+                let ((), presence) = join(self.renew(&op, now, |i| overdue[i]), presence).await;
+                self.presence = presence.or(confirmed);
             }
             if missing {
                 self.announce().await;
@@ -182,12 +189,13 @@ impl<S: Store> Node<S> {
 async fn renew_presence<S: Store>(
     ctx: Context,
     leases: Leases<S>,
+    op: Op,
     status: serde_json::Value,
     presence: Option<Lease>,
     intended: Mono,
 ) -> Option<Lease> {
     let mut presence = presence?;
-    let op = ctx.ops.presence.arrival(intended).start(ctx.env.now());
+    let op = op.arrival(intended).start(ctx.env.now());
     let (answer, cost) = Meter::measure(leases.renew_with(&mut presence, status)).await;
     let now = ctx.env.now();
     op.finish(outcome_of(&answer, |renew| *renew == Renew::Extended), now, requests(cost.requests));
@@ -197,7 +205,7 @@ async fn renew_presence<S: Store>(
             ctx.model.lost(&presence, now);
             return None;
         }
-        // Ambiguity is not loss: it is renewed on the next beat.
+        // Ambiguity is not loss: announced still, and asked again.
         Err(error) => tracing::debug!(resource = %presence.resource(), %error, "presence_renew_unknown"),
     }
     Some(presence)

@@ -138,7 +138,69 @@ async fn an_outage_makes_unknowns_and_retries_but_no_anomaly() {
     let unknown = |name| counts(&fleet, name).0.of(Outcome::Unknown);
     assert_eq!(["renew", "presence", "list", "claim"].map(unknown), [10, 1, 2, 0]);
     let (retries, _) = counts(&fleet, "renew_retry");
-    assert!(retries.of(Outcome::Ok) == 10 && retries.scheduled <= 30, "{retries:?}");
+    assert!(retries.of(Outcome::Ok) == 11 && retries.scheduled <= 33, "a node's seats and its presence: {retries:?}");
+}
+
+/// The store away for two beats in three: whoever asks again in between loses nothing, presences included.
+#[tokio::test(start_paused = true)]
+async fn an_outage_shorter_than_the_ttl_costs_nobody_a_lease() {
+    let env = Env::seeded(42);
+    let (start, clock) = (env.now(), env.clone());
+    let outage = move |_: &Call<'_>| match clock.now().since(start).as_millis() {
+        // Every node beats twice in it, and the next time when its TTL is over.
+        20_500..51_000 => Fault::DropRequest,
+        _ => Fault::None,
+    };
+    let store = Faulty::new(Memory::new(env.clone()), env.clone(), outage);
+    let (fleet, ran) = run(&env, store, std::future::pending()).await;
+    assert_eq!((fleet.model.anomalies(), ran.seats_held), (NONE, Some(30)));
+    let refused = |name| counts(&fleet, name).0.of(Outcome::Refused);
+    assert_eq!(["renew", "renew_retry", "presence"].map(refused), [0, 0, 0]);
+    assert_eq!(counts(&fleet, "sweep").0, Counts::default());
+}
+
+/// The store away for longer than the TTL, so that every lease ends: all are held again within seconds, nothing of it is an
+/// anomaly, and the nodes' heartbeats are as far apart as before.
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_longer_than_the_ttl_all_is_held_again_and_heartbeats_stay_apart() {
+    let env = Env::seeded(42);
+    let params = Params { seats: 600, nodes: 30, duration: S * 135, ..params() };
+    let fleet = Fleet::new(env.clone(), env.now(), params, "t".into(), 1);
+    let (start, clock) = (env.now(), env.clone());
+    let written: Arc<Mutex<Vec<u128>>> = Arc::default();
+    let log = written.clone();
+    let outage = move |call: &Call<'_>| match clock.now().since(start).as_millis() {
+        45_000..105_000 => Fault::DropRequest,
+        now => {
+            if call.verb == Verb::Put && call.bucket.ends_with("leases") && call.about.starts_with("seat.s") {
+                log.lock().push(now);
+            }
+            Fault::None
+        }
+    };
+    let store = Faulty::new(Memory::new(env.clone()), env.clone(), outage);
+    let leases = fleet.open(async |_| Ok::<_, OpenError>(store.clone())).await.unwrap();
+    let ran = fleet.run(&leases, std::future::pending()).await;
+    assert_eq!((fleet.model.anomalies(), ran.seats_held), (NONE, Some(600)));
+    let lost: u64 =
+        ["renew", "renew_retry", "presence"].map(|name| counts(&fleet, name).0.of(Outcome::Refused)).iter().sum();
+    let again = counts(&fleet, "sweep").0.of(Outcome::Ok);
+    assert_eq!((lost, again), (630, 630), "every seat and every presence");
+    let all = fleet.recorder.snapshot();
+    let sweep = &all.iter().find(|op| op.name == "sweep").unwrap().measured;
+    let seconds =
+        sweep.over_time(S).into_iter().enumerate().filter(|(_, point)| point.outcomes[Outcome::Ok as usize] > 0);
+    let seconds: Vec<usize> = seconds.map(|(second, _)| second).collect();
+    assert!(seconds.iter().all(|second| (105..110).contains(second)), "held again within five seconds: {seconds:?}");
+
+    // One renewal of each seat in 15 s, and nothing else.
+    let written = written.lock();
+    let within = |from, to| written.iter().filter(move |at| (from..to).contains(*at));
+    for period in [30_000, 120_000, 135_000] {
+        assert_eq!(within(period, period + 15_000).count(), 600, "from {period} ms");
+        let most = (0..150).map(|i| within(period + i * 100, period + i * 100 + 100).count()).max();
+        assert_eq!(most, Some(20), "one node's seats at a time, from {period} ms");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,10 +59,33 @@ fn the_unknown_are_placed_in_time() {
     let resumed = Fault { t_ns: 12_000_000_000, kind: "resume".into(), server: "n3".into(), detail: "resumed".into() };
     report.faults.push(resumed.clone());
     assert!(second(&report).contains("37 unknown (all within 460 ms after n3 was resumed)"), "{}", second(&report));
+    // Connections fell silent a moment before the system told of the end.
+    report.faults = vec![Fault { t_ns: 12_103_000_000, ..resumed.clone() }];
+    assert!(second(&report).contains("37 unknown (all within 357 ms after n3 was resumed)"), "{}", second(&report));
     report.faults = vec![Fault { t_ns: 20_000_000_000, ..resumed }];
     assert!(second(&report).contains("37 unknown (from 12.1 s to 12.5 s)"), "{}", second(&report));
     report.measurements.ops.get_mut("renew").unwrap().unknown_window = None;
     assert!(!second(&report).contains("unknown ("), "{}", second(&report));
+}
+
+#[test]
+fn leases_that_ended_are_told_apart_from_those_that_were_lost() {
+    let mut report = full(Anomalies { live_leases_lost: 2, ..Anomalies::default() });
+    let told =
+        |report: &Report| render(report, &PLAIN).lines().find(|line| line.contains("had ended")).map(str::to_owned);
+    assert_eq!(told(&report), None, "a workload without sweeps");
+    let claim = report.measurements.ops["claim"].clone();
+    report.measurements.ops.insert("sweep".into(), claim);
+    for point in &mut report.measurements.series {
+        if let Some(claims) = point.ops.get("claim").cloned() {
+            point.ops.insert("sweep".into(), claims);
+        }
+    }
+    let line =
+        "57 leases had ended when its holder could renew again; 50 claimed again, the last in the second from 6.00 s";
+    assert_eq!(told(&report).as_deref(), Some(line));
+    report.measurements.ops.get_mut("renew").unwrap().arrivals.refused = 2;
+    assert_eq!(told(&report), None);
 }
 
 #[test]

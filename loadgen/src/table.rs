@@ -119,7 +119,7 @@ fn unknown_when(report: &Report) -> String {
     }
 }
 
-/// How many leases had ended by themselves when their holders could ask again, and how they fared since: no anomaly, and
+/// How many leases ended by themselves before their holders could ask again, and how they fared since: no anomaly, and
 /// nothing to leave unsaid.
 fn leases_ended(report: &Report) -> Option<String> {
     let ops = &report.measurements.ops;
@@ -131,7 +131,7 @@ fn leases_ended(report: &Report) -> Option<String> {
     let last = report.measurements.series.iter().rfind(claimed).map(|point| time(point.t_ns));
     let last = last.map_or_else(String::new, |last| format!(", the last in the second from {last}"));
     let ended = (ended > 0).then(|| plural(ended, "lease", "leases"))?;
-    Some(format!("{ended} had ended when its holder could renew again; {} claimed again{last}", count(again)))
+    Some(format!("{ended} ended before a renewal came through; {} claimed again{last}", count(again)))
 }
 
 fn dropped(report: &Report) -> Option<String> {

@@ -72,7 +72,7 @@ fn the_unknown_are_placed_in_time() {
 fn leases_that_ended_are_told_apart_from_those_that_were_lost() {
     let mut report = full(Anomalies { live_leases_lost: 2, ..Anomalies::default() });
     let told =
-        |report: &Report| render(report, &PLAIN).lines().find(|line| line.contains("had ended")).map(str::to_owned);
+        |report: &Report| render(report, &PLAIN).lines().find(|line| line.contains("ended before")).map(str::to_owned);
     assert_eq!(told(&report), None, "a workload without sweeps");
     let claim = report.measurements.ops["claim"].clone();
     report.measurements.ops.insert("sweep".into(), claim);
@@ -81,8 +81,7 @@ fn leases_that_ended_are_told_apart_from_those_that_were_lost() {
             point.ops.insert("sweep".into(), claims);
         }
     }
-    let line =
-        "57 leases had ended when its holder could renew again; 50 claimed again, the last in the second from 6.00 s";
+    let line = "57 leases ended before a renewal came through; 50 claimed again, the last in the second from 6.00 s";
     assert_eq!(told(&report).as_deref(), Some(line));
     report.measurements.ops.get_mut("renew").unwrap().arrivals.refused = 2;
     assert_eq!(told(&report), None);

@@ -64,11 +64,17 @@ fn parse(line: &str) -> (Level, &str) {
     let level = match tag {
         "INF" | "DBG" => Level::Debug,
         "TRC" => Level::Trace,
-        _ if ROUTINE.iter().any(|start| text.trim_start().starts_with(start)) => Level::Debug,
+        _ if ROUTINE.iter().any(|start| text.trim_start().starts_with(start)) || is_end_of_route(text) => Level::Debug,
         "WRN" => Level::Warn,
         _ => Level::Error,
     };
     (level, text.trim())
+}
+
+/// Whether a line says that a route (`rid`) ended with something still to be sent: members do that to each other when both
+/// dialled, and at every stop. A member that ends unasked is told of by this process, and a route that stays down as above.
+fn is_end_of_route(text: &str) -> bool {
+    text.contains(" - rid:") && text.contains(" - Error flushing: ")
 }
 
 #[cfg(test)]
@@ -85,6 +91,8 @@ mod tests {
         let route = "[12] [ERR] Error trying to connect to route (attempt";
         assert_eq!(parse(&format!("{route} 1): dial tcp")).0, Level::Debug);
         assert_eq!(parse(&format!("{route} 3600): dial tcp")).0, Level::Error);
+        let flush = |what| format!("[12] [ERR] 127.0.0.1:1 - {what}:11 - Error flushing: writev tcp: broken pipe");
+        assert_eq!((parse(&flush("rid")).0, parse(&flush("cid")).0), (Level::Debug, Level::Error));
         let refused = "nats-server: nats.conf:3:1: unknown field";
         assert_eq!(parse(refused), (Level::Error, refused));
         assert_eq!(parse("panic: [1] [INF] x").0, Level::Error);

@@ -11,7 +11,7 @@ use engine::store::nats::{Nats, NatsBucket, NatsChanges};
 use engine::store::{Bucket, BucketSpec, Changes, Store, Watch};
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
-use tests::{Brokers, class, eventually, held, terms};
+use tests::{Brokers, class, eventually, held, resource, terms};
 
 use crate::{alone, claimed, definite, renewed};
 
@@ -112,9 +112,14 @@ fn a_follower_restarted_under_a_storm_of_claims_costs_nobody_a_seat() {
         let listed = definite(brokers, async || nodes[0].leases.list(&class("seat")).await).await;
         let listed: HashMap<_, _> =
             listed.into_iter().map(|v| (v.resource.name().to_owned(), (v.owner, v.epoch))).collect();
-        let won = winners.lock().iter().map(|(name, l)| (name.clone(), (l.owner().to_owned(), l.epoch()))).collect();
-        assert_eq!(listed.len(), SEATS);
-        assert_eq!(listed, won, "every seat has one winner, who holds it");
+        let won: HashMap<_, _> =
+            winners.lock().iter().map(|(name, l)| (name.clone(), (l.owner().to_owned(), l.epoch()))).collect();
+        assert_eq!(listed.len(), SEATS, "a listing is never short");
+        // It may tell a tenure before the last one, from a member that is behind. The leader may not.
+        for (name, winner) in won.iter().filter(|(name, winner)| listed.get(*name) != Some(winner)) {
+            let view = definite(brokers, async || nodes[0].leases.get(&resource(name)).await).await.expect("held");
+            assert_eq!((&view.owner, view.epoch), (&winner.0, winner.1), "{name} has one winner, who holds it");
+        }
 
         // Every watch was open throughout, and nobody looked at it.
         let last = held(&nodes[1].leases, &terms(&nodes[1].leases, "seat:last", "n1:1")).await;

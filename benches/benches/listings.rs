@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-use coordproto::listing::{Pass, Version};
+use coordproto::key::Key;
+use coordproto::listing::{Collected, Index, Version};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
 /// One key in this many was lost by the pass and read from the leader.
@@ -11,30 +12,27 @@ const LOST: usize = 100;
 fn certification(c: &mut Criterion) {
     let mut group = c.benchmark_group("certify");
     for keys in [100, 10_000] {
-        let names: Vec<String> = (0..keys).map(|n| benches::seat(n).key().as_str().to_owned()).collect();
-        let version = |n: usize| Version {
-            revision: n as u64 + 1,
-            written: "2026-01-02T03:04:05Z".parse().expect("an instant"),
-            value: Some(benches::record().encode()),
-        };
+        let names: Vec<Key> = (0..keys).map(|n| benches::seat(n).key().clone()).collect();
+        let clock = "2026-01-02T03:04:05Z".parse().expect("an instant");
+        let version =
+            |n: usize| Version { revision: n as u64 + 1, written: clock, value: Some(benches::record().encode()) };
+        let index = Index::new(names.clone(), keys as u64, clock);
         let delivered = || {
-            let mut pass = Pass::new();
+            let mut collected = Collected::default();
             for (n, name) in names.iter().enumerate().filter(|(n, _)| n % LOST != 0) {
-                pass.take(name, version(n));
+                collected.take(name.clone(), version(n));
             }
-            pass
+            collected
         };
         group.throughput(Throughput::Elements(keys as u64));
         group.bench_function(keys.to_string(), |b| {
             b.iter_batched(
                 delivered,
-                |mut pass| {
-                    let asked: Vec<String> =
-                        pass.to_read(names.iter().map(String::as_str)).into_iter().map(str::to_owned).collect();
-                    for (n, name) in asked.iter().enumerate() {
-                        pass.settle(name, Some(version(n * LOST))).expect("newer than what was delivered");
+                |mut collected| {
+                    for (n, name) in collected.to_read(&index).into_iter().enumerate() {
+                        collected.settle(name, Some(version(n * LOST))).expect("newer than what was delivered");
                     }
-                    black_box(pass.finish())
+                    black_box(collected.finish(&index))
                 },
                 BatchSize::LargeInput,
             );

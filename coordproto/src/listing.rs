@@ -1,12 +1,13 @@
-//! The certification of a listing: what must be read again, and what is handed over.
+//! The certification of a listing: what must be read again, what proves an answer, and what is handed over.
 //!
-//! A pass over a bucket delivers every key's newest revision, but it cannot tell that it is complete: a key rewritten
-//! before the pass reaches it is delivered by nobody, and the marker that ends a pass is a guess. The stream leader's index,
-//! read beside the pass, names every key that the leader holds. Whatever the index names and the pass did not deliver, or
-//! delivered only as a removal (a replica behind a re-creation says that of a live key), is read from the leader.
+//! Two strategies stand on this. The first certifies a pass by the leader's index. A pass over a bucket delivers every key's
+//! newest revision, but it cannot tell that it is complete: a key rewritten before the pass reaches it is delivered by nobody,
+//! and the marker that ends a pass is a guess. The stream leader's index, read beside the pass, names every key that the
+//! leader holds. Whatever the index names and the pass did not deliver, or delivered only as a removal (a replica behind a
+//! re-creation says that of a live key), is read from the leader. See [`Collected`].
 //!
-//! A removal for a key that the index does not name needs no read: the leader held nothing there at an instant inside the
-//! listing, so the key was not live throughout.
+//! The second proves a copy by a barrier: a write that a quorum acknowledged with the sequence S inside the listing. A copy
+//! that holds the barrier at S or later holds everything that was committed up to S, whoever keeps it. See [`prove`].
 
 use std::collections::HashMap;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use crate::answer::Cause;
+use crate::key::{Filter, Key};
 
 /// The most keys under one filter that an index read names on one page, and so the most that a listing certifies: the
 /// server sorts its list anew for every page, and a removal between two pages shifts a key past both.
@@ -54,43 +56,74 @@ pub struct Version {
     pub value: Option<Bytes>,
 }
 
-/// What the pass of a listing has delivered so far, keyed by the bucket's raw keys.
-#[derive(Debug, Default)]
-pub struct Pass(HashMap<Box<str>, Version>);
+/// The leader's index of a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// Keys with a revision, removal markers included, in order.
+    pub keys: Vec<Key>,
+    /// The stream's last sequence: how far the leader had come.
+    pub last_seq: u64,
+    /// The broker's clock when it answered.
+    pub clock: Timestamp,
+}
 
-impl Pass {
-    /// A pass that has delivered nothing.
-    pub fn new() -> Pass {
-        Pass::default()
+impl Index {
+    /// An index of these keys, put in order.
+    pub fn new(mut keys: Vec<Key>, last_seq: u64, clock: Timestamp) -> Index {
+        keys.sort_unstable();
+        Index { keys, last_seq, clock }
     }
 
+    /// Whether it names `key`.
+    pub fn names(&self, key: &Key) -> bool {
+        self.keys.binary_search(key).is_ok()
+    }
+
+    /// Whether it is from the state after `revision` was written, or a later one.
+    ///
+    /// # Errors
+    /// It is from before it: whoever answered is behind, or no leader any more.
+    pub fn covers(&self, revision: u64) -> Result<(), Cause> {
+        if self.last_seq < revision {
+            return Err(Cause::Stale { answered: self.last_seq, known: revision });
+        }
+        Ok(())
+    }
+}
+
+/// What a pass has delivered so far, and what the leader said about the rest.
+#[derive(Debug, Default)]
+pub struct Collected(HashMap<Key, Version>);
+
+impl Collected {
     /// Takes a revision that was delivered or read; an older one than is known changes nothing.
-    pub fn take(&mut self, key: &str, version: Version) {
-        match self.0.get_mut(key) {
+    pub fn take(&mut self, key: Key, version: Version) {
+        match self.0.get_mut(&key) {
             Some(known) if known.revision >= version.revision => {}
             Some(known) => *known = version,
             None => {
-                self.0.insert(key.into(), version);
+                self.0.insert(key, version);
             }
         }
     }
 
-    /// The keys of the leader's `index` that the leader must be asked about, one by one.
-    pub fn to_read<'a>(&'a self, index: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-        index.filter(|key| self.0.get(*key).is_none_or(|version| version.value.is_none())).collect()
+    /// The keys that the leader must be asked about, one by one.
+    pub fn to_read<'a>(&self, index: &'a Index) -> Vec<&'a Key> {
+        let delivered = |key: &Key| self.0.get(key).is_some_and(|version| version.value.is_some());
+        index.keys.iter().filter(|key| !delivered(key)).collect()
     }
 
     /// Takes the leader's answer about a key that it was asked about: a version, or nothing there.
     ///
     /// # Errors
-    /// An answer older than what the pass delivered for the same key: whoever answered was not the leader any more.
-    pub fn settle(&mut self, key: &str, answer: Option<Version>) -> Result<(), Cause> {
+    /// An answer older than what is known of the same key: whoever answered was not the leader any more.
+    pub fn settle(&mut self, key: &Key, answer: Option<Version>) -> Result<(), Cause> {
         let known = self.0.get(key).map_or(0, |version| version.revision);
         match answer {
             Some(version) if version.revision < known => {
                 return Err(Cause::Stale { answered: version.revision, known });
             }
-            Some(version) => self.take(key, version),
+            Some(version) => self.take(key.clone(), version),
             // The pass delivered at most a marker for a key that is asked about, so nothing live is dropped.
             None => {
                 self.0.remove(key);
@@ -100,161 +133,47 @@ impl Pass {
     }
 
     /// The live keys, each once, in order.
-    pub fn finish(self) -> Vec<(Box<str>, Version)> {
-        let mut live: Vec<_> = self.0.into_iter().filter(|(_, version)| version.value.is_some()).collect();
+    ///
+    /// A key that was delivered live and that the index does not name was gone when the leader had come as far as the index
+    /// tells: it comes from a replica that is behind, unless its revision is later than that.
+    pub fn finish(self, index: &Index) -> Vec<(Key, Version)> {
+        let stands = |key: &Key, version: &Version| version.revision > index.last_seq || index.names(key);
+        let live = self.0.into_iter().filter(|(key, version)| version.value.is_some() && stands(key, version));
+        let mut live: Vec<_> = live.collect();
         live.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         live
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn version(revision: u64, value: Option<&'static str>) -> Version {
-        Version { revision, written: Timestamp::UNIX_EPOCH, value: value.map(|v| Bytes::from_static(v.as_bytes())) }
-    }
-
-    #[test]
-    fn an_index_certifies_when_it_is_whole_and_within_the_bound() {
-        assert_eq!(is_whole(0, 0), Ok(()));
-        assert_eq!(is_whole(KEYS_MAX, KEYS_MAX as usize), Ok(()));
-        let too_many = Err(Cause::TooMany { keys: KEYS_MAX + 1, most: KEYS_MAX });
-        assert_eq!(is_whole(KEYS_MAX + 1, KEYS_MAX as usize), too_many, "the first page of two");
-        assert_eq!(is_whole(KEYS_MAX + 1, KEYS_MAX as usize + 1), too_many);
-        assert!(matches!(is_whole(3, 2), Err(Cause::Garbage(_))), "a server with smaller pages");
-    }
-
-    #[test]
-    fn news_is_what_a_listing_does_not_tell_already() {
-        assert!(is_news(8, Some(7), 20), "a later revision");
-        assert!(!is_news(7, Some(7), 20), "the one that was listed");
-        assert!(!is_news(25, Some(25), 20), "read from the leader after the index");
-        assert!(is_news(21, None, 20), "a key that is new");
-        assert!(!is_news(20, None, 20), "a key that was gone by then");
-    }
-
-    #[test]
-    fn lost_and_marked_keys_are_read_again() {
-        let mut pass = Pass::new();
-        pass.take("seat.live", version(1, Some("v")));
-        pass.take("seat.marked", version(2, None));
-        pass.take("seat.gone", version(3, None));
-        assert_eq!(pass.to_read(["seat.live", "seat.lost", "seat.marked"].into_iter()), ["seat.lost", "seat.marked"]);
-        pass.settle("seat.lost", Some(version(9, Some("w")))).unwrap();
-        pass.settle("seat.marked", None).unwrap();
-        let listed: Vec<_> = pass.finish().into_iter().map(|(key, v)| (key, v.revision)).collect();
-        assert_eq!(listed, [("seat.live".into(), 1), ("seat.lost".into(), 9)]);
-    }
-
-    #[test]
-    fn the_newest_revision_wins_whatever_order_it_came_in() {
-        let mut pass = Pass::new();
-        pass.take("k", version(5, Some("new")));
-        pass.take("k", version(4, Some("old")));
-        assert_eq!(pass.finish()[0].1.revision, 5);
-    }
-
-    #[test]
-    fn an_answer_older_than_the_pass_is_not_the_leaders() {
-        let mut pass = Pass::new();
-        pass.take("k", version(5, None));
-        let stale = pass.settle("k", Some(version(3, Some("old"))));
-        assert_eq!(stale, Err(Cause::Stale { answered: 3, known: 5 }));
-    }
-
-    /// What a store went through while it was listed.
-    #[derive(Clone, Debug)]
-    enum Event {
-        Write(usize),
-        Remove(usize),
-        Expire(usize),
-        Deliver,
-        Index,
-    }
-
-    /// Plays events against one stream with one revision per key and a pass that walks it by sequence, then certifies.
-    /// Answers the keys live throughout and the keys listed.
-    fn play(events: &[Event], lag: usize, certify: bool) -> (Vec<String>, Vec<String>) {
-        const KEYS: usize = 4;
-        let name = |k: usize| format!("seat.{k}");
-        let mut log: Vec<(u64, usize, bool)> = (0..KEYS).map(|k| (k as u64 + 1, k, true)).collect();
-        let mut throughout = [true; KEYS];
-        let (mut next, mut cursor) = (KEYS as u64 + 1, 0);
-        let mut pass = Pass::new();
-        let mut index: Option<Vec<String>> = None;
-        // The pass is served by a replica that has not applied the newest `lag` writes.
-        let deliver = |pass: &mut Pass, log: &[(u64, usize, bool)], cursor: &mut u64, next: u64| {
-            let applied = next.saturating_sub(lag as u64);
-            if let Some(&(seq, k, live)) =
-                log.iter().filter(|(s, ..)| *s > *cursor && *s < applied).min_by_key(|(s, ..)| *s)
-            {
-                pass.take(&name(k), version(seq, live.then_some("v")));
-                *cursor = seq;
-            }
-        };
-        for event in events {
-            match event {
-                Event::Write(k) | Event::Remove(k) => {
-                    let live = matches!(event, Event::Write(_));
-                    log.retain(|(_, key, _)| key != k);
-                    log.push((next, *k, live));
-                    next += 1;
-                    throughout[*k] &= live;
-                }
-                Event::Expire(k) => {
-                    log.retain(|(_, key, _)| key != k);
-                    throughout[*k] = false;
-                }
-                Event::Deliver => deliver(&mut pass, &log, &mut cursor, next),
-                Event::Index => {
-                    index.get_or_insert_with(|| log.iter().map(|(_, k, _)| name(*k)).collect());
-                }
-            }
+/// Whether a copy proves to hold what a quorum held at a barrier: `copy` is what one member held at one instant, the barrier's
+/// key among it, and the barrier was acknowledged at `revision`. Answers the broker's clock at the barrier.
+///
+/// Revisions are sequences of one stream, and a member applies them in order; so whoever holds the barrier's key at `revision`
+/// or later holds every other key at what was committed before, or at something later.
+///
+/// # Errors
+/// The barrier is missing or older: the member is behind, was cut off, or the barrier has aged away. An empty class is told
+/// from a copy that knows nothing by the barrier itself.
+pub fn prove(copy: &[(Key, Version)], barrier: &Key, revision: u64) -> Result<Timestamp, Cause> {
+    match copy.iter().find(|(key, _)| key == barrier) {
+        Some((_, version)) if version.revision >= revision => Ok(version.written),
+        found => {
+            let answered = found.map_or(0, |(_, version)| version.revision);
+            Err(Cause::Stale { answered, known: revision })
         }
-        let index = index.unwrap_or_else(|| log.iter().map(|(_, k, _)| name(*k)).collect());
-        if certify {
-            let asked: Vec<String> =
-                pass.to_read(index.iter().map(String::as_str)).into_iter().map(str::to_owned).collect();
-            for key in asked {
-                let answer = log.iter().find(|(_, k, _)| name(*k) == key);
-                let answer = answer.map(|(seq, _, live)| version(*seq, live.then_some("v")));
-                pass.settle(&key, answer).expect("the model's leader is never behind");
-            }
-        }
-        let live = (0..KEYS).filter(|k| throughout[*k]).map(name).collect();
-        (live, pass.finish().into_iter().map(|(key, _)| key.into()).collect())
-    }
-
-    fn events() -> impl Strategy<Value = Vec<Event>> {
-        let event = prop_oneof![
-            (0..4_usize).prop_map(Event::Write),
-            (0..4_usize).prop_map(Event::Remove),
-            (0..4_usize).prop_map(Event::Expire),
-            Just(Event::Deliver),
-            Just(Event::Deliver),
-            Just(Event::Index),
-        ];
-        proptest::collection::vec(event, 0..24)
-    }
-
-    proptest! {
-        #[test]
-        fn a_certified_listing_holds_every_key_live_throughout(events in events(), lag in 0..3_usize) {
-            let (live, listed) = play(&events, lag, true);
-            for key in live {
-                prop_assert!(listed.contains(&key), "{key} is missing from {listed:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn without_the_certification_a_rewritten_key_is_lost() {
-        let events = [Event::Deliver, Event::Write(1), Event::Deliver, Event::Deliver, Event::Write(1)];
-        let (live, bare) = play(&events, 0, false);
-        assert!(live.iter().any(|key| !bare.contains(key)), "the model shows the race that the index closes");
-        let (live, certified) = play(&events, 0, true);
-        assert!(live.iter().all(|key| certified.contains(key)));
     }
 }
+
+/// The live keys of a proved copy that `filter` selects, each once, in order.
+pub fn live(copy: Vec<(Key, Version)>, filter: &Filter) -> Vec<(Key, Version)> {
+    let selected = |key: &Key| filter.selects(key.as_str()) && *key != Key::barrier();
+    let live = copy.into_iter().filter(|(key, version)| version.value.is_some() && selected(key));
+    let mut live: Vec<_> = live.collect();
+    live.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    // An answer may hold a key twice that two of the names asked for select.
+    live.dedup_by(|a, b| a.0 == b.0);
+    live
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::time::Duration;
 
+use coordproto::answer::Unknown;
 use coordproto::key::{Class, Resource};
 use engine::env::Env;
 use engine::lease::{Claim, Config, Lease, Leases, Refusal, Terms};
-use engine::store::Store;
+use engine::store::listing::LIST_WITHIN;
+use engine::store::{Bucket, Certified, Listing, Store, Watch};
 
 /// How long a condition may take to come true before a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -78,6 +80,22 @@ pub fn resource(name: &str) -> Resource {
 /// A class by a name that is known to be good.
 pub fn class(name: &str) -> Class {
     Class::parse(name).expect("a good class")
+}
+
+/// A bucket's keys of a class, certified by the leader.
+///
+/// # Errors
+/// Unknown.
+pub async fn list<B: Bucket>(bucket: &B, class_name: &str) -> Result<Listing, Unknown> {
+    bucket.list(&class(class_name).filter(), &Certified::Leader, bucket.env().now() + LIST_WITHIN).await
+}
+
+/// A watch of a bucket's keys of a class.
+///
+/// # Errors
+/// Unknown.
+pub async fn watch<B: Bucket>(bucket: &B, class_name: &str) -> Result<Watch<B::Pass>, Unknown> {
+    bucket.watch(&class(class_name).filter(), bucket.env().now() + LIST_WITHIN).await
 }
 
 /// Terms at the TTL in force.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use coordproto::answer::Unknown;
 use engine::jetstream::{Cost, Meter};
 use engine::lease::{Claim, Lease, Leases, Release, Renew, Terms};
+use engine::store::Certified;
 use engine::store::nats::Nats;
 use tests::{Brokers, class, eventually, held, resource, terms};
 use tokio::runtime::Runtime;
@@ -176,8 +177,8 @@ async fn reads(counted: &mut Counted, leases: &Leases<Nats>) -> Result<(), Unkno
         assert!(counted.of(format!("get a {kind}"), leases.get(&resource(name))).await?.is_some());
     }
     assert_eq!(counted.of("get a free seat", leases.get(&resource("seat:free"))).await?, None);
-    assert_eq!(counted.of("list 20 duties", leases.list(&class("worker"))).await?.len(), 20);
-    assert_eq!(counted.of("list 100 seats", leases.list(&class("seat"))).await?.len(), 101);
+    assert_eq!(counted.of("list 20 duties", leases.list(&class("worker"), &Certified::Leader)).await?.len(), 20);
+    assert_eq!(counted.of("list 100 seats", leases.list(&class("seat"), &Certified::Leader)).await?.len(), 101);
     assert_eq!(counted.of("the hints of 100 seats", leases.hints(&class("seat"))).await?.len(), 100);
     assert_eq!(counted.of("ask for an older protocol", leases.older_protocol()).await?, None);
     Ok(())

@@ -16,13 +16,14 @@ use std::sync::Arc;
 use coordproto::answer::{Cause, Error, Landing, Unknown};
 use coordproto::key::Resource;
 use coordproto::lease::{Step, Terms, ends_by_age, step};
+use coordproto::listing::Index;
 use coordproto::record::lease::{EpochRecord, LeaseRecord};
 use futures_util::future::{join, try_join};
 
 use super::gate::Older;
 use super::giveback::Pending;
 use super::{Found, Inner, Lease, Leases, ROUNDS, contended};
-use crate::store::{Bucket, Expect, Names, Put, Race, Store, Write, check_value};
+use crate::store::{Bucket, Expect, Put, Race, Store, Write, check_value};
 
 /// How often a claim looks at a sibling's claim in flight, unchanged, before it takes its place.
 const SIBLING_LOOKS: u32 = 3;
@@ -162,7 +163,7 @@ impl<B: Bucket> Attempt<'_, B> {
     }
 
     /// The record as it stands, and the protocols on record, where the gate was not passed yet.
-    async fn look(&self) -> Result<(Option<Found>, Option<Names>), Unknown> {
+    async fn look(&self) -> Result<(Option<Found>, Option<Index>), Unknown> {
         let resource = &self.terms.resource;
         if self.gate_passed {
             return Ok((self.inner.look(resource).await?, None));

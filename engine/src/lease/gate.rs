@@ -19,12 +19,13 @@ use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::{Class, Filter, Key, Resource};
 use coordproto::lease::{PROTOCOL_CLASS, gated_classes};
+use coordproto::listing::Index;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use super::{Inner, Leases};
 use crate::env::Mono;
-use crate::store::{Bucket, Expect, Names, Put, Store, Write};
+use crate::store::{Bucket, Certified, Expect, Put, Store, Write};
 
 /// A live lease of an older protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,15 +75,15 @@ fn key_of(protocol: u32) -> Key {
 }
 
 /// The protocols that these keys record.
-fn recorded(names: &Names) -> impl Iterator<Item = u32> {
+fn recorded(names: &Index) -> impl Iterator<Item = u32> {
     names.keys.iter().filter_map(|key| key.segments().nth(1)?.parse().ok())
 }
 
 impl<B: Bucket> Inner<B> {
     /// The protocols on record, and the broker's clock.
-    pub(super) async fn protocols(&self) -> Result<Names, Unknown> {
+    pub(super) async fn protocols(&self) -> Result<Index, Unknown> {
         let asked = self.env.now();
-        let names = self.epochs.names(&self.gate.keys).await?;
+        let names = self.epochs.index(&self.gate.keys, self.epochs.deadline()).await?;
         if recorded(&names).max() == Some(self.gate.protocol) {
             let mut declared = self.gate.declared.lock();
             *declared = (*declared).max(Some(asked));
@@ -116,7 +117,7 @@ impl<B: Bucket> Inner<B> {
     }
 
     /// A live lease of a protocol below this build's, given the protocols on record.
-    pub(super) async fn older_than_mine(&self, names: &Names) -> Result<Option<Older>, Unknown> {
+    pub(super) async fn older_than_mine(&self, names: &Index) -> Result<Option<Older>, Unknown> {
         let mut below: Vec<u32> = recorded(names).filter(|protocol| *protocol < self.gate.protocol).collect();
         if below.is_empty() {
             return Ok(None);
@@ -149,7 +150,7 @@ impl<B: Bucket> Inner<B> {
         let mut lowest: Option<Older> = None;
         let mut in_use = Vec::new();
         for class in gated_classes() {
-            for listed in self.list(&class).await? {
+            for listed in self.list(&class, &Certified::Leader).await? {
                 let Some(record) = listed.found.record else { continue };
                 in_use.push(record.protocol);
                 if record.protocol < lowest.as_ref().map_or(self.gate.protocol, |l| l.protocol) {

@@ -33,7 +33,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::env::{Env, Mono};
-use crate::store::{Bucket, BucketSpec, OpenError, Store};
+use crate::store::listing::LIST_WITHIN;
+use crate::store::{Barrier, Bucket, BucketSpec, Certified, OpenError, Store};
 
 pub use claim::{Claim, Refusal};
 pub use coordproto::lease::Terms;
@@ -125,6 +126,11 @@ impl Lease {
     pub fn confirmed(&self) -> Mono {
         self.sent
     }
+
+    /// The last good write of this lease, for a listing of its bucket to stand on: the listing begins when that was sent.
+    pub fn barrier(&self) -> Barrier {
+        Barrier { key: self.resource.key().clone(), revision: self.revision, sent: self.sent }
+    }
 }
 
 /// A live lease as a reader sees it.
@@ -203,21 +209,22 @@ impl<S: Store> Leases<S> {
         Ok(found.and_then(|found| if found.live { found.view(resource, inner.expiry(resource)) } else { None }))
     }
 
-    /// The live leases of a class, in the order of their keys.
+    /// The live leases of a class, in the order of their keys. Certified by a quorum it stands on a lease of that bucket, see
+    /// [`Lease::barrier`]: seats and presence for seats and presence, any other lease for the others.
     ///
     /// # Errors
     /// Unknown; never a shorter list.
-    pub async fn list(&self, class: &Class) -> Result<Vec<LeaseView>, Unknown> {
-        let views = self.inner.list(class).await?;
+    pub async fn list(&self, class: &Class, certified: &Certified) -> Result<Vec<LeaseView>, Unknown> {
+        let views = self.inner.list(class, certified).await?;
         Ok(views.into_iter().filter_map(|found| found.found.view(&found.resource, found.expiry)).collect())
     }
 
-    /// The live leases of a class that `owner` holds.
+    /// The live leases of a class that `owner` holds, certified by the leader.
     ///
     /// # Errors
     /// Unknown; never a shorter list.
     pub async fn owned(&self, class: &Class, owner: &str) -> Result<Vec<LeaseView>, Unknown> {
-        let mut views = self.list(class).await?;
+        let mut views = self.list(class, &Certified::Leader).await?;
         views.retain(|view| view.owner == owner);
         Ok(views)
     }
@@ -228,7 +235,9 @@ impl<S: Store> Leases<S> {
     /// # Errors
     /// Unknown, as of any listing.
     pub async fn hints(&self, class: &Class) -> Result<Vec<(Resource, String)>, Unknown> {
-        let listing = self.inner.epochs.list(&class.filter()).await.map_err(|u| u.during("hints", class.as_str()))?;
+        let (epochs, by) = (&self.inner.epochs, self.inner.env.now() + LIST_WITHIN);
+        let listing = epochs.list(&class.filter(), &Certified::Leader, by).await;
+        let listing = listing.map_err(|u| u.during("hints", class.as_str()))?;
         let mut hints = Vec::new();
         for (key, version) in listing.entries {
             let Some(value) = version.value else { continue };
@@ -326,11 +335,14 @@ impl<B: Bucket> Inner<B> {
 
     /// Every live record of a class, claims in flight included, in the order of their keys.
     ///
-    /// A listing names every key that was live, but the value may be an older one, from a member that is behind. So a record
-    /// that says the resource is free, or only about to be held, is not left out on that word: the leader is asked.
-    async fn list(&self, class: &Class) -> Result<Vec<Listed>, Unknown> {
+    /// A listing that the leader certifies names every key that was live, but the value may be an older one, from a member
+    /// that is behind. So a record that says the resource is free, or only about to be held, is not left out on that word: the
+    /// leader is asked. A value that a quorum proved is not from before the listing.
+    async fn list(&self, class: &Class, certified: &Certified) -> Result<Vec<Listed>, Unknown> {
         let bucket = if ends_by_age(class.as_str()) { &self.leases } else { &self.duties };
-        let listing = bucket.list(&class.filter()).await.map_err(|u| u.during("list", class.as_str()))?;
+        let by = self.env.now() + LIST_WITHIN;
+        let listing = bucket.list(&class.filter(), certified, by).await;
+        let listing = listing.map_err(|u| u.during("list", class.as_str()))?;
         let clock = Some(listing.clock);
         // A key that names no resource was written by nobody that speaks of leases.
         let entries =
@@ -338,10 +350,10 @@ impl<B: Bucket> Inner<B> {
         let judged = stream::iter(entries).map(async |(resource, version)| {
             let found = async {
                 let found = self.judge(&resource, Some(version), clock).await?;
-                if found.as_ref().is_some_and(Found::is_tenure) {
+                if found.as_ref().is_some_and(Found::is_tenure) || matches!(certified, Certified::Quorum(_)) {
                     return Ok(found);
                 }
-                let version = bucket.get(resource.key()).await?;
+                let version = bucket.read(resource.key(), by).await?;
                 self.judge(&resource, version, clock).await
             };
             // The record that keeps a listing from its answer is the one that an operator has to look at.

@@ -6,26 +6,27 @@ use std::time::Duration;
 
 use coordproto::answer::{Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::Version;
+use coordproto::listing::{Index, Version};
 use jiff::Timestamp;
 
-use super::{Bucket, BucketSpec, Expect, Listing, Names, OpenError, Put, Store, Watch, Write};
+use super::{Bucket, BucketSpec, Copy, Expect, OpenError, Put, Store, Values, Write};
+use crate::env::{Env, Mono};
 
 /// How often each verb was asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// Reads of one key.
-    pub get: u64,
+    pub read: u64,
     /// Writes.
     pub put: u64,
     /// Erasures.
     pub purge: u64,
-    /// Certified listings.
-    pub list: u64,
     /// Index reads.
-    pub names: u64,
-    /// Watches opened.
-    pub watch: u64,
+    pub index: u64,
+    /// Passes opened.
+    pub pass: u64,
+    /// Batched reads of some member's copy.
+    pub copy: u64,
     /// Readings of the broker's clock.
     pub clock: u64,
 }
@@ -33,18 +34,18 @@ pub struct Calls {
 impl Calls {
     /// All verbs together.
     pub fn total(self) -> u64 {
-        self.get + self.put + self.purge + self.list + self.names + self.watch + self.clock
+        self.read + self.put + self.purge + self.index + self.pass + self.copy + self.clock
     }
 }
 
 #[derive(Default)]
 struct Counters {
-    get: AtomicU64,
+    read: AtomicU64,
     put: AtomicU64,
     purge: AtomicU64,
-    list: AtomicU64,
-    names: AtomicU64,
-    watch: AtomicU64,
+    index: AtomicU64,
+    pass: AtomicU64,
+    copy: AtomicU64,
     clock: AtomicU64,
 }
 
@@ -66,12 +67,12 @@ impl<S: Store> Counting<S> {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         let c = &self.counters;
         Calls {
-            get: take(&c.get),
+            read: take(&c.read),
             put: take(&c.put),
             purge: take(&c.purge),
-            list: take(&c.list),
-            names: take(&c.names),
-            watch: take(&c.watch),
+            index: take(&c.index),
+            pass: take(&c.pass),
+            copy: take(&c.copy),
             clock: take(&c.clock),
         }
     }
@@ -86,7 +87,7 @@ impl<S: Store> Store for Counting<S> {
 }
 
 impl<B: Bucket> Bucket for Counting<B> {
-    type Changes = B::Changes;
+    type Pass = B::Pass;
 
     fn name(&self) -> &str {
         self.below.name()
@@ -96,9 +97,17 @@ impl<B: Bucket> Bucket for Counting<B> {
         self.below.age()
     }
 
-    async fn get(&self, key: &Key) -> Result<Option<Version>, Unknown> {
-        self.counters.get.fetch_add(1, Ordering::Relaxed);
-        self.below.get(key).await
+    fn env(&self) -> &Env {
+        self.below.env()
+    }
+
+    fn deadline(&self) -> Mono {
+        self.below.deadline()
+    }
+
+    async fn read(&self, key: &Key, by: Mono) -> Result<Option<Version>, Unknown> {
+        self.counters.read.fetch_add(1, Ordering::Relaxed);
+        self.below.read(key, by).await
     }
 
     async fn put(&self, key: &Key, write: Write, expect: Expect) -> Result<Put, Error> {
@@ -111,19 +120,19 @@ impl<B: Bucket> Bucket for Counting<B> {
         self.below.purge(key, through).await
     }
 
-    async fn list(&self, filter: &Filter) -> Result<Listing, Unknown> {
-        self.counters.list.fetch_add(1, Ordering::Relaxed);
-        self.below.list(filter).await
+    async fn index(&self, filter: &Filter, by: Mono) -> Result<Index, Unknown> {
+        self.counters.index.fetch_add(1, Ordering::Relaxed);
+        self.below.index(filter, by).await
     }
 
-    async fn names(&self, filter: &Filter) -> Result<Names, Unknown> {
-        self.counters.names.fetch_add(1, Ordering::Relaxed);
-        self.below.names(filter).await
+    async fn pass(&self, filter: &Filter, values: Values, by: Mono) -> Result<B::Pass, Unknown> {
+        self.counters.pass.fetch_add(1, Ordering::Relaxed);
+        self.below.pass(filter, values, by).await
     }
 
-    async fn watch(&self, filter: &Filter) -> Result<Watch<B::Changes>, Unknown> {
-        self.counters.watch.fetch_add(1, Ordering::Relaxed);
-        self.below.watch(filter).await
+    async fn copy(&self, names: &[&str], by: Mono) -> Result<Copy, Unknown> {
+        self.counters.copy.fetch_add(1, Ordering::Relaxed);
+        self.below.copy(names, by).await
     }
 
     async fn clock(&self) -> Result<Timestamp, Unknown> {

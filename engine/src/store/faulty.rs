@@ -1,22 +1,22 @@
 //! A store between which and its caller things go wrong: requests and replies are lost, writes land late, answers are
-//! delayed past one another, and reads come from the past.
+//! delayed past one another, reads come from the past, and passes end early, fall silent, stutter or break.
 //!
 //! What goes wrong is chosen call by call, by a function the test gives, or at random from a seed. Every fault is one that
 //! the real store shows; none invents a definite answer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::Version;
+use coordproto::listing::{Index, Version};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::{Bucket, BucketSpec, Expect, Listing, Names, OpenError, Put, Store, Watch, Write};
-use crate::env::Env;
+use super::{Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Store, Values, Write};
+use crate::env::{Env, Mono};
 use crate::tasks;
 
 /// What goes wrong with one call.
@@ -32,21 +32,31 @@ pub enum Fault {
     Late(Duration),
     /// The call is held back before it is sent, so that a later one may overtake it.
     Delay(Duration),
-    /// A read of one key is answered from the past, a listing with values from the past, and a write by a member that is no
-    /// longer the leader. Where this decorator knows no past, nothing goes wrong.
+    /// A read is answered from the past, and a write by a member that is no longer the leader. A pass delivers older
+    /// versions; an index and a copy are the first that passed by. Where this decorator knows no past, nothing goes wrong.
     Stale,
+    /// A pass says after that many deliveries that nothing is pending.
+    Split(usize),
+    /// A pass delivers that many, and nothing more.
+    Silent(usize),
+    /// A pass delivers that many, and then it has lost its consumer.
+    Broken(usize),
+    /// A pass takes this long for every delivery.
+    Slow(Duration),
+    /// A pass delivers everything, and all of it again.
+    Replay,
 }
 
 /// The verbs of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the verbs are documented where they are")]
 pub enum Verb {
-    Get,
+    Read,
     Put,
     Purge,
-    List,
-    Names,
-    Watch,
+    Index,
+    Pass,
+    Copy,
     Clock,
 }
 
@@ -82,6 +92,9 @@ struct Script {
     choose: Mutex<Box<Choose>>,
     /// For every key, the oldest version that passed by and is no longer the newest.
     past: Mutex<HashMap<(String, Key), Past>>,
+    /// The first index of every filter, and the first copy of every set of names.
+    indexes: Mutex<HashMap<String, Index>>,
+    copies: Mutex<HashMap<String, Copy>>,
     /// Late writes that have not arrived.
     late: AtomicUsize,
     env: Env,
@@ -103,8 +116,14 @@ pub struct Faulty<T> {
 impl<S: Store> Faulty<S> {
     /// Faults chosen by `choose` for every call to a bucket of `store`. Opening a bucket never fails.
     pub fn new(store: S, env: Env, choose: impl FnMut(&Call<'_>) -> Fault + Send + 'static) -> Faulty<S> {
-        let script =
-            Script { choose: Mutex::new(Box::new(choose)), past: Mutex::default(), late: AtomicUsize::new(0), env };
+        let script = Script {
+            choose: Mutex::new(Box::new(choose)),
+            past: Mutex::default(),
+            indexes: Mutex::default(),
+            copies: Mutex::default(),
+            late: AtomicUsize::new(0),
+            env,
+        };
         Faulty { below: store, script: Arc::new(script) }
     }
 
@@ -168,7 +187,13 @@ impl<B: Bucket> Faulty<B> {
         ask: impl Future<Output = Result<T, Unknown>> + Send,
     ) -> Result<T, Unknown> {
         match fault {
-            Fault::None | Fault::Stale => ask.await,
+            Fault::None
+            | Fault::Stale
+            | Fault::Split(_)
+            | Fault::Silent(_)
+            | Fault::Broken(_)
+            | Fault::Slow(_)
+            | Fault::Replay => ask.await,
             Fault::DropRequest | Fault::Late(_) => Err(self.lost(op, about)),
             Fault::DropReply => {
                 let _lost = ask.await;
@@ -181,9 +206,15 @@ impl<B: Bucket> Faulty<B> {
         }
     }
 
-    fn remember(&self, key: &Key, version: Option<&Version>) {
-        let mut past = self.script.past.lock();
-        let past = past.entry((self.below.name().to_owned(), key.clone())).or_default();
+    fn named(&self, about: &str) -> String {
+        format!("{} {about}", self.below.name())
+    }
+}
+
+impl Script {
+    fn remember(&self, bucket: &str, key: &Key, version: Option<&Version>) {
+        let mut past = self.past.lock();
+        let past = past.entry((bucket.to_owned(), key.clone())).or_default();
         if past.newest.as_ref() != version {
             let before = past.newest.take();
             past.old = past.old.take().or(before);
@@ -191,13 +222,13 @@ impl<B: Bucket> Faulty<B> {
         }
     }
 
-    fn old(&self, key: &Key) -> Option<Version> {
-        self.script.past.lock().get(&(self.below.name().to_owned(), key.clone()))?.old.clone()
+    fn old(&self, bucket: &str, key: &Key) -> Option<Version> {
+        self.past.lock().get(&(bucket.to_owned(), key.clone()))?.old.clone()
     }
 }
 
 impl<B: Bucket> Bucket for Faulty<B> {
-    type Changes = B::Changes;
+    type Pass = FaultyPass<B::Pass>;
 
     fn name(&self) -> &str {
         self.below.name()
@@ -207,19 +238,23 @@ impl<B: Bucket> Bucket for Faulty<B> {
         self.below.age()
     }
 
-    async fn get(&self, key: &Key) -> Result<Option<Version>, Unknown> {
-        match self.fault(Verb::Get, key.as_str(), None) {
-            Fault::Stale => {
-                if let Some(old) = self.old(key) {
-                    return Ok(Some(old));
-                }
-            }
-            Fault::None => {}
-            Fault::DropRequest | Fault::Late(_) | Fault::DropReply => return Err(self.lost("get", key.as_str())),
-            Fault::Delay(wait) => self.script.env.sleep(wait).await,
+    fn env(&self) -> &Env {
+        self.below.env()
+    }
+
+    fn deadline(&self) -> Mono {
+        self.below.deadline()
+    }
+
+    async fn read(&self, key: &Key, by: Mono) -> Result<Option<Version>, Unknown> {
+        let fault = self.fault(Verb::Read, key.as_str(), None);
+        if fault == Fault::Stale
+            && let Some(old) = self.script.old(self.name(), key)
+        {
+            return Ok(Some(old));
         }
-        let version = self.below.get(key).await?;
-        self.remember(key, version.as_ref());
+        let version = self.ask(fault, "read", key.as_str(), self.below.read(key, by)).await?;
+        self.script.remember(self.name(), key, version.as_ref());
         Ok(version)
     }
 
@@ -248,8 +283,9 @@ impl<B: Bucket> Bucket for Faulty<B> {
                 return Err(Unknown::in_flight("put", resource(), Cause::Timeout).into());
             }
             Fault::Delay(wait) => self.script.env.sleep(wait).await,
+            Fault::Split(_) | Fault::Silent(_) | Fault::Broken(_) | Fault::Slow(_) | Fault::Replay => {}
             Fault::Stale => {
-                if let (Expect::At(known), Some(old)) = (expect, self.old(key))
+                if let (Expect::At(known), Some(old)) = (expect, self.script.old(self.name(), key))
                     && old.revision < known
                 {
                     let cause = Cause::Stale { answered: old.revision, known };
@@ -266,31 +302,93 @@ impl<B: Bucket> Bucket for Faulty<B> {
             .map_err(|unknown| Unknown { landing: coordproto::answer::Landing::InFlight, ..unknown })
     }
 
-    async fn list(&self, filter: &Filter) -> Result<Listing, Unknown> {
-        let fault = self.fault(Verb::List, filter.as_str(), None);
-        let mut listing = self.ask(fault, "list", filter.as_str(), self.below.list(filter)).await?;
-        if fault == Fault::Stale {
-            // A member that is behind delivers older values. A removal is none, and is read from the leader.
-            for (key, version) in &mut listing.entries {
-                if let Some(old) = self.old(key).filter(|old| old.value.is_some() && old.revision < version.revision) {
-                    *version = old;
-                }
-            }
-        }
-        Ok(listing)
+    async fn index(&self, filter: &Filter, by: Mono) -> Result<Index, Unknown> {
+        let fault = self.fault(Verb::Index, filter.as_str(), None);
+        let index = self.ask(fault, "index", filter.as_str(), self.below.index(filter, by)).await?;
+        let mut first = self.script.indexes.lock();
+        let first = first.entry(self.named(filter.as_str())).or_insert_with(|| index.clone());
+        Ok(if fault == Fault::Stale { first.clone() } else { index })
     }
 
-    async fn names(&self, filter: &Filter) -> Result<Names, Unknown> {
-        self.ask(self.fault(Verb::Names, filter.as_str(), None), "names", filter.as_str(), self.below.names(filter))
-            .await
+    async fn pass(&self, filter: &Filter, values: Values, by: Mono) -> Result<FaultyPass<B::Pass>, Unknown> {
+        let fault = self.fault(Verb::Pass, filter.as_str(), None);
+        let below = self.ask(fault, "pass", filter.as_str(), self.below.pass(filter, values, by)).await?;
+        let (bucket, script) = (self.name().to_owned(), self.script.clone());
+        Ok(FaultyPass { below, bucket, script, fault, delivered: 0, again: VecDeque::new(), replaying: false })
     }
 
-    async fn watch(&self, filter: &Filter) -> Result<Watch<B::Changes>, Unknown> {
-        self.ask(self.fault(Verb::Watch, filter.as_str(), None), "watch", filter.as_str(), self.below.watch(filter))
-            .await
+    async fn copy(&self, names: &[&str], by: Mono) -> Result<Copy, Unknown> {
+        let about = names.join(" ");
+        let fault = self.fault(Verb::Copy, &about, None);
+        let copy = self.ask(fault, "copy", &about, self.below.copy(names, by)).await?;
+        let mut first = self.script.copies.lock();
+        let first = first.entry(self.named(&about)).or_insert_with(|| copy.clone());
+        Ok(if fault == Fault::Stale { first.clone() } else { copy })
     }
 
     async fn clock(&self) -> Result<Timestamp, Unknown> {
         self.ask(self.fault(Verb::Clock, "", None), "clock", "", self.below.clock()).await
+    }
+}
+
+/// A pass with a fault.
+pub struct FaultyPass<P> {
+    below: P,
+    bucket: String,
+    script: Arc<Script>,
+    fault: Fault,
+    delivered: usize,
+    /// What was delivered, to be delivered again once all of it was.
+    again: VecDeque<Delivery>,
+    replaying: bool,
+}
+
+impl<P: Pass> Pass for FaultyPass<P> {
+    fn to_deliver(&self) -> u64 {
+        if self.fault == Fault::Split(0) { 0 } else { self.below.to_deliver() }
+    }
+
+    async fn next(&mut self, by: Mono) -> Result<Delivery, Unknown> {
+        let lost = |cause| Unknown::settled("pass", self.bucket.as_str(), cause);
+        match self.fault {
+            Fault::Silent(most) if self.delivered >= most => {
+                self.script.env.sleep_until(by).await;
+                return Err(lost(Cause::Timeout));
+            }
+            Fault::Broken(most) if self.delivered >= most => {
+                return Err(lost(Cause::Garbage("a delivery is missing".into())));
+            }
+            Fault::Slow(wait) => self.script.env.sleep(wait).await,
+            _ => {}
+        }
+        if self.replaying
+            && let Some(again) = self.again.pop_front()
+        {
+            return Ok(Delivery { pending: self.again.len() as u64, ..again });
+        }
+        let mut delivery = self.below.next(by).await?;
+        self.delivered += 1;
+        match self.fault {
+            Fault::Split(most) if self.delivered >= most => delivery.pending = 0,
+            Fault::Replay => {
+                self.replaying |= delivery.pending == 0;
+                self.again.push_back(delivery.clone());
+                delivery.pending += 1;
+            }
+            _ => {}
+        }
+        if let Some(key) = &delivery.key {
+            let old = self.script.old(&self.bucket, key).filter(|old| old.revision < delivery.version.revision);
+            if let (Fault::Stale, Some(old)) = (self.fault, old) {
+                delivery.version = old;
+            } else {
+                self.script.remember(&self.bucket, key, Some(&delivery.version));
+            }
+        }
+        Ok(delivery)
+    }
+
+    async fn end(self, by: Mono) -> Result<(), Unknown> {
+        self.below.end(by).await
     }
 }

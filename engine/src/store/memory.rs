@@ -1,27 +1,30 @@
 //! The memory twin: the same contract inside one process, small enough to be obviously right.
 //!
 //! One lock, one sequence per bucket, one revision per key, expiry by age. It enforces every argument rule and ceiling that
-//! the real store does, so that what a fleet would refuse already fails here. It has no replicas to lag and no leader to
-//! lose; [`faulty`](super::faulty) adds the unknowns.
+//! the real store does, so that what a fleet would refuse already fails here, and its pass has the real one's weakness: what
+//! is rewritten ahead of it moves behind its end. It has no replicas to lag and no leader to lose;
+//! [`faulty`](super::faulty) adds the unknowns.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Version, is_whole};
+use coordproto::listing::{Index, Version, is_whole};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::watch;
 
-use super::{
-    Bucket, BucketSpec, Changes, Expect, Listing, Names, OpenError, Put, Race, Store, Watch, Write, check_value,
-};
+use super::{Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write, check_value};
 use crate::env::{Env, Mono};
 
-/// How many changes a watch may fall behind before it ends.
-const WATCH_BACKLOG: usize = 1024;
+/// The deadline of a request that has no other, as the real store's usual one.
+const REQUEST_WITHIN: Duration = Duration::from_secs(5);
+
+/// The most keys that one copy holds, as of a batched direct get.
+const COPY_KEYS: usize = 1024;
 
 /// A store that lives as long as its last handle. Clones are handles to the same buckets.
 #[derive(Clone)]
@@ -48,18 +51,34 @@ impl Clock {
 struct State {
     age: Option<Duration>,
     replicas: u8,
-    last: u64,
     records: BTreeMap<Key, Version>,
-    changes: broadcast::Sender<(Key, Version)>,
+    by_revision: BTreeMap<u64, Key>,
+    /// The last sequence; whoever follows the bucket waits for it to change.
+    last: watch::Sender<u64>,
 }
 
 impl State {
     /// Drops what has outlived the bucket's age.
     fn expire(&mut self, now: Timestamp) {
-        if let Some(age) = self.age {
-            let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
-            self.records.retain(|_, version| version.written.duration_until(now) < age);
+        let Some(age) = self.age else { return };
+        let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
+        // What was written first ends first.
+        while let Some(oldest) = self.by_revision.first_entry()
+            && self.records[oldest.get()].written.duration_until(now) >= age
+        {
+            self.records.remove(&oldest.remove());
         }
+    }
+
+    fn write(&mut self, key: &Key, value: Option<Bytes>, now: Timestamp) -> u64 {
+        let revision = *self.last.borrow() + 1;
+        let version = Version { revision, written: now, value };
+        if let Some(replaced) = self.records.insert(key.clone(), version) {
+            self.by_revision.remove(&replaced.revision);
+        }
+        self.by_revision.insert(revision, key.clone());
+        self.last.send_replace(revision);
+        revision
     }
 }
 
@@ -81,9 +100,9 @@ impl Store for Memory {
             Arc::new(Mutex::new(State {
                 age: spec.age,
                 replicas: spec.replicas,
-                last: 0,
                 records: BTreeMap::new(),
-                changes: broadcast::channel(WATCH_BACKLOG).0,
+                by_revision: BTreeMap::new(),
+                last: watch::Sender::new(0),
             }))
         });
         let mut bucket = state.lock();
@@ -117,21 +136,10 @@ impl MemoryBucket {
         work(&mut state, now)
     }
 
-    /// The ceiling of the broker's index, which a fleet would meet.
-    fn certifiable(&self, op: &'static str, keys: usize) -> Result<(), Unknown> {
-        is_whole(keys as u64, keys).map_err(|cause| Unknown::settled(op, &*self.name, cause))
-    }
-
-    fn listing(&self, op: &'static str, state: &State, filter: &Filter, clock: Timestamp) -> Result<Listing, Unknown> {
-        let selected = || state.records.iter().filter(|(key, _)| filter.selects(key.as_str()));
-        self.certifiable(op, selected().count())?;
-        let live = selected().filter(|(_, version)| version.value.is_some());
-        Ok(Listing { entries: live.map(|(key, version)| (key.clone(), version.clone())).collect(), clock })
-    }
 }
 
 impl Bucket for MemoryBucket {
-    type Changes = MemoryChanges;
+    type Pass = MemoryPass;
 
     fn name(&self) -> &str {
         &self.name
@@ -141,7 +149,15 @@ impl Bucket for MemoryBucket {
         self.age
     }
 
-    async fn get(&self, key: &Key) -> Result<Option<Version>, Unknown> {
+    fn env(&self) -> &Env {
+        &self.clock.env
+    }
+
+    fn deadline(&self) -> Mono {
+        self.clock.env.now() + REQUEST_WITHIN
+    }
+
+    async fn read(&self, key: &Key, _by: Mono) -> Result<Option<Version>, Unknown> {
         Ok(self.with(|state, _| state.records.get(key).cloned()))
     }
 
@@ -154,22 +170,18 @@ impl Bucket for MemoryBucket {
                 Expect::At(revision) if revision != stands => return Put::Lost(Race::Newer(stands)),
                 Expect::At(_) | Expect::Any => {}
             }
-            state.last += 1;
             let value = match write {
                 Write::Value(value) => Some(value),
                 Write::Removal => None,
             };
-            let version = Version { revision: state.last, written: now, value };
-            state.records.insert(key.clone(), version.clone());
-            // A bucket that nobody watches has nobody to tell.
-            let _ = state.changes.send((key.clone(), version));
-            Put::Stored(state.last)
+            Put::Stored(state.write(key, value, now))
         }))
     }
 
     async fn purge(&self, key: &Key, through: u64) -> Result<u64, Unknown> {
         Ok(self.with(|state, _| match state.records.get(key) {
             Some(version) if version.revision <= through => {
+                state.by_revision.remove(&version.revision);
                 state.records.remove(key);
                 1
             }
@@ -177,25 +189,31 @@ impl Bucket for MemoryBucket {
         }))
     }
 
-    async fn list(&self, filter: &Filter) -> Result<Listing, Unknown> {
-        self.with(|state, now| self.listing("list", state, filter, now))
-    }
-
-    async fn names(&self, filter: &Filter) -> Result<Names, Unknown> {
+    async fn index(&self, filter: &Filter, _by: Mono) -> Result<Index, Unknown> {
         self.with(|state, clock| {
-            let keys: Vec<Key> = state.records.keys().filter(|key| filter.selects(key.as_str())).cloned().collect();
-            self.certifiable("names", keys.len())?;
-            Ok(Names { keys, clock })
+            let keys: Vec<Key> = state.records.keys().filter(|key| selects(filter, key)).cloned().collect();
+            // The ceiling of the broker's index, which a fleet would meet.
+            is_whole(keys.len() as u64, keys.len()).map_err(|cause| Unknown::settled("index", &*self.name, cause))?;
+            Ok(Index::new(keys, *state.last.borrow(), clock))
         })
     }
 
-    async fn watch(&self, filter: &Filter) -> Result<Watch<MemoryChanges>, Unknown> {
-        self.with(|state, now| {
-            let listing = self.listing("watch", state, filter, now)?;
-            let resource = format!("{} {filter}", self.name);
-            let changes = MemoryChanges { resource, filter: filter.clone(), feed: state.changes.subscribe() };
-            Ok(Watch { listing, changes })
-        })
+    async fn pass(&self, filter: &Filter, values: Values, _by: Mono) -> Result<MemoryPass, Unknown> {
+        let (began, to_deliver, changed) = self.with(|state, _| {
+            let to_deliver = state.records.keys().filter(|key| selects(filter, key)).count() as u64;
+            (*state.last.borrow(), to_deliver, state.last.subscribe())
+        });
+        let (bucket, filter) = (self.clone(), filter.clone());
+        Ok(MemoryPass { bucket, filter, values, to_deliver, pending: to_deliver, began, cursor: 0, changed })
+    }
+
+    async fn copy(&self, names: &[&str], _by: Mono) -> Result<Copy, Unknown> {
+        let named = |key: &Key| names.iter().any(|name| *name == key.as_str() || wildcard(name, key));
+        let held = self.with(|state, _| {
+            let held = state.records.iter().filter(|(key, _)| named(key));
+            held.map(|(key, version)| (key.clone(), version.clone())).collect::<Vec<_>>()
+        });
+        Ok(if held.len() > COPY_KEYS { Copy::TooMuch } else { Copy::Whole(held) })
     }
 
     async fn clock(&self) -> Result<Timestamp, Unknown> {
@@ -203,28 +221,65 @@ impl Bucket for MemoryBucket {
     }
 }
 
-/// The changes of a watched [`MemoryBucket`].
-pub struct MemoryChanges {
-    resource: String,
-    filter: Filter,
-    feed: broadcast::Receiver<(Key, Version)>,
+/// The barrier's key is nobody's record.
+fn selects(filter: &Filter, key: &Key) -> bool {
+    *key != Key::barrier() && filter.selects(key.as_str())
 }
 
-impl Changes for MemoryChanges {
-    async fn next(&mut self) -> Result<(Key, Version), Unknown> {
+fn wildcard(name: &str, key: &Key) -> bool {
+    name.strip_suffix('>').is_some_and(|prefix| key.as_str().starts_with(prefix))
+}
+
+/// A pass over a [`MemoryBucket`]: it walks the revisions that stand, and counts down what stood when it began.
+pub struct MemoryPass {
+    bucket: MemoryBucket,
+    filter: Filter,
+    values: Values,
+    to_deliver: u64,
+    pending: u64,
+    /// The last sequence when it began.
+    began: u64,
+    /// The last revision delivered.
+    cursor: u64,
+    changed: watch::Receiver<u64>,
+}
+
+impl Pass for MemoryPass {
+    fn to_deliver(&self) -> u64 {
+        self.to_deliver
+    }
+
+    async fn next(&mut self, by: Mono) -> Result<Delivery, Unknown> {
         loop {
-            match self.feed.recv().await {
-                Ok((key, version)) if self.filter.selects(key.as_str()) => return Ok((key, version)),
-                Ok(_) => {}
-                Err(broadcast::error::RecvError::Lagged(missed)) => {
-                    let cause = Cause::Garbage(format!("{missed} changes were missed").into());
-                    return Err(Unknown::settled("watch", self.resource.as_str(), cause));
+            // Others have their turn between two deliveries, as they have between two messages.
+            tokio::task::yield_now().await;
+            self.changed.mark_unchanged();
+            let cursor = self.cursor;
+            let found = self.bucket.with(|state, _| {
+                let mut after = state.by_revision.range(cursor + 1..);
+                let (_, key) = after.find(|(_, key)| selects(&self.filter, key))?;
+                let (key, version) = (key.clone(), state.records[key].clone());
+                // What was rewritten meanwhile stands behind what the pass began with, and is not counted any more.
+                let left = self.began.saturating_sub(version.revision) > 0
+                    && state.by_revision.range(version.revision + 1..=self.began).any(|(_, key)| selects(&self.filter, key));
+                Some((key, version, left))
+            });
+            if let Some((key, mut version, left)) = found {
+                self.cursor = version.revision;
+                self.pending = if left { self.pending.saturating_sub(1).max(1) } else { 0 };
+                if self.values == Values::Without {
+                    version.value = version.value.map(|_| Bytes::new());
                 }
-                Err(broadcast::error::RecvError::Closed) => {
-                    return Err(Unknown::settled("watch", self.resource.as_str(), Cause::Disconnected));
-                }
+                return Ok(Delivery { key: Some(key), version, pending: self.pending });
             }
+            let timeout = |_| Unknown::settled("pass", format!("{} {}", self.bucket.name, self.filter), Cause::Timeout);
+            let changed = self.bucket.clock.env.within(by, self.changed.changed()).await.map_err(timeout)?;
+            changed.map_err(|_| Unknown::settled("pass", &*self.bucket.name, Cause::Disconnected))?;
         }
+    }
+
+    async fn end(self, _by: Mono) -> Result<(), Unknown> {
+        Ok(())
     }
 }
 
@@ -233,6 +288,7 @@ mod tests {
     use coordproto::key::{Class, Resource};
     use coordproto::listing::KEYS_MAX;
 
+    use super::super::Certified;
     use super::*;
 
     #[tokio::test]
@@ -247,13 +303,41 @@ mod tests {
         for i in 0..KEYS_MAX {
             put(i).await;
         }
-        let filter = Class::seat().filter();
-        assert_eq!(bucket.list(&filter).await.unwrap().entries, [], "markers count, and are not listed");
-        assert_eq!(bucket.names(&filter).await.unwrap().keys.len() as u64, KEYS_MAX);
+        let (filter, by) = (Class::seat().filter(), bucket.deadline());
+        let listed = bucket.list(&filter, &Certified::Leader, by).await.unwrap();
+        assert_eq!(listed.entries, [], "markers count, and are not listed");
+        assert_eq!(bucket.index(&filter, by).await.unwrap().keys.len() as u64, KEYS_MAX);
         put(KEYS_MAX).await;
         let too_many = Cause::TooMany { keys: KEYS_MAX + 1, most: KEYS_MAX };
-        assert_eq!(bucket.list(&filter).await.unwrap_err().cause, too_many);
-        assert_eq!(bucket.names(&filter).await.unwrap_err().cause, too_many);
-        assert_eq!(bucket.watch(&filter).await.map(drop).unwrap_err().cause, too_many);
+        assert_eq!(bucket.index(&filter, by).await.unwrap_err().cause, too_many);
+        let barrier = bucket.barrier(by).await.unwrap();
+        for certified in [Certified::Leader, Certified::Quorum(barrier)] {
+            let refused = bucket.list(&filter, &certified, by).await.unwrap_err();
+            assert_eq!((refused.op, &*refused.resource, refused.cause), ("list", "b seat.>", too_many.clone()));
+        }
+        let refused = bucket.watch(&filter, by).await.map(drop).unwrap_err();
+        assert_eq!((refused.op, refused.cause), ("watch", too_many));
+    }
+
+    #[tokio::test]
+    async fn a_pass_alone_misses_what_is_rewritten_ahead_of_it() {
+        let spec = BucketSpec { name: "b".into(), age: None, raise_age: false, replicas: 1 };
+        let bucket = Memory::new(Env::seeded(1)).open(&spec).await.unwrap();
+        let keys: Vec<Key> = (0..3).map(|i| Resource::parse(&format!("seat:{i}")).unwrap().key().clone()).collect();
+        let put = async |key: &Key| {
+            assert!(matches!(bucket.put(key, Write::Removal, Expect::Any).await.unwrap(), Put::Stored(_)));
+        };
+        for key in &keys {
+            put(key).await;
+        }
+        let by = bucket.deadline();
+        let mut pass = bucket.pass(&Class::seat().filter(), Values::With, by).await.unwrap();
+        put(&keys[2]).await;
+        let mut delivered = Vec::new();
+        while delivered.is_empty() || delivered.last() != Some(&0) {
+            delivered.push(pass.next(by).await.unwrap().pending);
+        }
+        assert_eq!((pass.to_deliver(), delivered.len()), (3, 2), "its end comes before the third");
+        assert_eq!(pass.next(by).await.unwrap().key.as_ref(), Some(&keys[2]), "which comes behind its end");
     }
 }

@@ -1,14 +1,17 @@
 //! The port that every slot stands on: a bucket of keys with one revision each, its questions and their three answers.
 //!
-//! Two implementations, [`nats`] and [`memory`], held to one contract suite; two decorators, [`counting`] and [`faulty`].
-//! Reads of one key are the stream leader's. A listing answers every key that was live throughout it, or unknown.
+//! Two implementations, [`nats`] and [`memory`], held to one contract suite; two decorators, [`counting`] and [`faulty`]. They
+//! answer what a broker answers: a leader's read, a compare-and-set, an index, a pass, a copy. What must not lie is made of
+//! those answers in one place for all of them: [`listing`] and [`watch`].
 //!
 //! This is not a general key-value interface: it has the operations that the coordination records need and no others.
 
 pub mod counting;
 pub mod faulty;
+pub mod listing;
 pub mod memory;
 pub mod nats;
+pub mod watch;
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,9 +19,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use coordproto::answer::{BadArgument, Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::Version;
+use coordproto::listing::{Index, Version};
 use coordproto::slot::{Age, Slot};
 use jiff::Timestamp;
+
+use crate::env::{Env, Mono};
+pub use crate::jetstream::Values;
+pub use watch::Watch;
 
 /// The largest value, in bytes. The broker takes messages of 1 MiB, headers included.
 pub const VALUE_BYTES_MAX: usize = (1 << 20) - 1024;
@@ -69,47 +76,85 @@ pub enum Race {
     InProcess,
 }
 
-/// A certified listing.
+/// A listing: every key that was live throughout it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// The live keys, each once, in order, at the newest revision read.
+    /// The live keys, each once, in order.
     pub entries: Vec<(Key, Version)>,
     /// The broker's clock at an instant inside the listing.
     pub clock: Timestamp,
 }
 
-/// The keys that the leader's index names.
+/// What certifies a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
-    /// Keys with a revision, removal markers included, in order.
-    pub keys: Vec<Key>,
-    /// The broker's clock when it answered.
-    pub clock: Timestamp,
+pub enum Certified {
+    /// The stream leader's index. The listing begins when it is asked for. A value may be an older one, from a member that is
+    /// behind; and a leader cut off from its cluster goes on answering from its own copy for 10 to 20 s.
+    Leader,
+    /// A write that a quorum acknowledged: the listing begins when that write was *sent*, and no key and no value in it is
+    /// from before the write was stored. A member that is behind or cut off proves nothing and is not believed.
+    Quorum(Barrier),
 }
 
-/// A watch: a certified listing, then every change after it.
-#[derive(Debug)]
-pub struct Watch<C> {
-    /// What the bucket held when the watch began.
-    pub listing: Listing,
-    /// What changes from then on.
-    pub changes: C,
+/// A write of one's own that a quorum acknowledged, for a listing to stand on. It proves an instant between its sending and
+/// its acknowledgement and nothing later, so a listing that stands on an old one begins then.
+///
+/// A lease's last good renewal is one, see [`Lease::barrier`](crate::lease::Lease::barrier); who has no write at hand pays for
+/// one, see [`Bucket::barrier`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Barrier {
+    /// The key that was written. It has to be in the bucket still, at that revision or later.
+    pub key: Key,
+    /// The revision that was acknowledged.
+    pub revision: u64,
+    /// When the write was sent.
+    pub sent: Mono,
 }
 
-/// The changes of a watched bucket, in order.
-pub trait Changes: Send + 'static {
-    /// The next change: a key and its new version. No revision is given that is not newer than the listing's of its key.
-    /// Expiry is no change; it is seen by reading.
+/// What a batched direct get answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// What one member of the cluster holds of the names asked for, removal markers included, all at one instant.
+    Whole(Vec<(Key, Version)>),
+    /// More than one answer carries. Ask for fewer.
+    TooMuch,
+}
+
+/// One record that a pass delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its key, unless that is one that nobody who speaks of these records writes.
+    pub key: Option<Key>,
+    /// What it holds.
+    pub version: Version,
+    /// How many the broker believed to have left after it. It can be 0 too early while records are rewritten.
+    pub pending: u64,
+}
+
+/// One ordered pass over the newest revision of every key that a filter selects, and then over what is written from then on.
+/// It is served by one member of the cluster, which may be behind, and it cannot tell that it is complete.
+pub trait Pass: Send + 'static {
+    /// How many records there were to deliver when it began.
+    fn to_deliver(&self) -> u64;
+
+    /// The next record, in the order of revisions.
     ///
     /// # Errors
-    /// When the watch can no longer promise every change. It has then ended, and is to be opened again.
-    fn next(&mut self) -> impl Future<Output = Result<(Key, Version), Unknown>> + Send;
+    /// Unknown at the deadline, after which the pass goes on; when deliveries may have been missed, after which it does not.
+    fn next(&mut self, by: Mono) -> impl Future<Output = Result<Delivery, Unknown>> + Send;
+
+    /// Ends it, and hears that nothing of it stays with the broker. A pass that is dropped is ended unheard.
+    ///
+    /// # Errors
+    /// Unknown when that is not confirmed; the broker forgets it by itself.
+    fn end(self, by: Mono) -> impl Future<Output = Result<(), Unknown>> + Send;
 }
 
-/// One bucket, opened.
+/// One bucket, opened. Backends and decorators answer the questions that a broker answers; what is made of them, the
+/// certified listing and the watch, is made once, in [`listing`] and [`watch`].
 pub trait Bucket: Clone + Send + Sync + 'static {
-    /// The changes of a watch.
-    type Changes: Changes;
+    /// A pass over its records.
+    type Pass: Pass;
 
     /// The bucket's name.
     fn name(&self) -> &str;
@@ -117,8 +162,14 @@ pub trait Bucket: Clone + Send + Sync + 'static {
     /// The age in force: how long a record is kept after it was written.
     fn age(&self) -> Option<Duration>;
 
+    /// The clock and the randomness that it was opened with.
+    fn env(&self) -> &Env;
+
+    /// The deadline of a request that begins now and has no other.
+    fn deadline(&self) -> Mono;
+
     /// The newest version of a key, as the stream leader has it: a value, a removal marker, or nothing.
-    fn get(&self, key: &Key) -> impl Future<Output = Result<Option<Version>, Unknown>> + Send;
+    fn read(&self, key: &Key, by: Mono) -> impl Future<Output = Result<Option<Version>, Unknown>> + Send;
 
     /// Writes a key under an expectation.
     ///
@@ -129,18 +180,49 @@ pub trait Bucket: Clone + Send + Sync + 'static {
     /// Erases a key up to a revision, leaving no marker; a later revision stays. Answers how many revisions went.
     fn purge(&self, key: &Key, through: u64) -> impl Future<Output = Result<u64, Unknown>> + Send;
 
-    /// Every key live throughout the listing, or unknown; never fewer. A value may be an older one, from a member that is
-    /// behind: whoever would leave a key out for what its value says asks the leader first.
-    fn list(&self, filter: &Filter) -> impl Future<Output = Result<Listing, Unknown>> + Send;
+    /// The leader's index of a filter: one request, no values.
+    ///
+    /// # Errors
+    /// Unknown without a leader, for more keys than [`coordproto::listing::KEYS_MAX`], and for an answer from before
+    /// something that this connection knows of the bucket.
+    fn index(&self, filter: &Filter, by: Mono) -> impl Future<Output = Result<Index, Unknown>> + Send;
 
-    /// The keys that the leader's index names: one request, no values.
-    fn names(&self, filter: &Filter) -> impl Future<Output = Result<Names, Unknown>> + Send;
+    /// A pass over what a filter selects.
+    fn pass(&self, filter: &Filter, values: Values, by: Mono)
+    -> impl Future<Output = Result<Self::Pass, Unknown>> + Send;
 
-    /// A certified listing and the changes after it.
-    fn watch(&self, filter: &Filter) -> impl Future<Output = Result<Watch<Self::Changes>, Unknown>> + Send;
+    /// What some member of the cluster holds of these keys and filters at one instant: one request, no leader and no consumer
+    /// needed. The member may be behind.
+    fn copy(&self, names: &[&str], by: Mono) -> impl Future<Output = Result<Copy, Unknown>> + Send;
 
     /// The broker's clock, by a request of its own.
     fn clock(&self) -> impl Future<Output = Result<Timestamp, Unknown>> + Send;
+
+    /// [`Bucket::read`] by the usual deadline.
+    fn get(&self, key: &Key) -> impl Future<Output = Result<Option<Version>, Unknown>> + Send {
+        self.read(key, self.deadline())
+    }
+
+    /// Every key live throughout the listing, or unknown; never fewer. `by` is the deadline of all of it. Dropped, it leaves
+    /// nothing behind.
+    fn list(
+        &self,
+        filter: &Filter,
+        certified: &Certified,
+        by: Mono,
+    ) -> impl Future<Output = Result<Listing, Unknown>> + Send {
+        listing::list(self, filter, certified, by)
+    }
+
+    /// A listing certified by the leader, and the changes after it, from the same pass.
+    fn watch(&self, filter: &Filter, by: Mono) -> impl Future<Output = Result<Watch<Self::Pass>, Unknown>> + Send {
+        watch::watch(self, filter, by)
+    }
+
+    /// A write that only makes a [`Barrier`].
+    fn barrier(&self, by: Mono) -> impl Future<Output = Result<Barrier, Unknown>> + Send {
+        listing::barrier(self, by)
+    }
 }
 
 /// A coordination store: what opens buckets.

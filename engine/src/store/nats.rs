@@ -1,10 +1,8 @@
 //! The store on NATS JetStream: a bucket is a stream `KV_<bucket>` that keeps one revision per key.
 //!
-//! Every read of one key is the stream leader's. A listing is one ordered pass beside the leader's subject index, and
-//! whatever the index names and the pass did not deliver live is read from the leader, in a pipeline; see
-//! [`coordproto::listing`]. A bucket that exists is adopted as it is, and only its copies are judged.
+//! Every read of one key is the stream leader's. A pass is an ephemeral consumer's, and a copy is a batched direct get, which
+//! any member answers. A bucket that exists is adopted as it is, and only its copies are judged.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use async_nats::Subject;
@@ -13,38 +11,18 @@ use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::api;
 use coordproto::api::requests::{Storage, StreamConfig};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Pass as Collected, Version, is_news, is_whole};
-use futures_util::future::try_join;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use coordproto::listing::{Index, Version, is_whole};
 use jiff::Timestamp;
-use tokio::sync::watch;
 
-use super::{
-    Bucket, BucketSpec, Changes, Expect, Listing, Names, OpenError, Put, Race, Store, Watch, Write, check_value,
-};
+use super::{Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write, check_value};
 use crate::env::{Env, Mono};
-use crate::jetstream::{self, Delivery, Jetstream, Pass, Tombstone};
+use crate::jetstream::{self, Jetstream, Many, Tombstone};
 
 /// How long opening a bucket may take; a fresh cluster elects first.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// A key that nobody writes: no record of any slot is of this class.
-const PROBE: &str = "probe";
-
-/// How long a listing may take, all of it together.
-const LIST_WITHIN: Duration = Duration::from_secs(10);
-
-/// Once the index has answered, a pass without a delivery for this long is over: the broker's own idle interval.
-const QUIET: Duration = Duration::from_secs(5);
-
-/// How long a listing waits to hear that its consumer is gone. The broker forgets an orphan by itself.
-const END_WITHIN: Duration = Duration::from_secs(1);
-
-/// Leader reads of one listing under way at once.
-const READS_AT_ONCE: usize = 64;
-
-/// How far ahead a watch's deadline lies that has none.
-const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// A key that nobody writes: no name escapes to it.
+const PROBE: &str = "=probe";
 
 /// A store over one connection.
 #[derive(Clone)]
@@ -171,10 +149,6 @@ impl NatsBucket {
         self.jetstream.joined(&self.prefix, key)
     }
 
-    fn env(&self) -> &Env {
-        self.jetstream.env()
-    }
-
     fn unknown(&self, op: &'static str, cause: Cause) -> Unknown {
         Unknown::settled(op, &*self.name, cause)
     }
@@ -184,111 +158,14 @@ impl NatsBucket {
         self.unknown(op, Cause::Unavailable { code: 404, err_code: 10059 })
     }
 
-    async fn read(&self, key: &str, by: Mono) -> Result<Option<Version>, Unknown> {
-        let stored = self.jetstream.last(&self.stream, &self.subject(key), by).await?;
-        Ok(stored.map(|stored| Version {
-            revision: stored.revision,
-            written: stored.time,
-            value: stored.marker.is_none().then_some(stored.value),
-        }))
+    /// The key under a subject; none for one that nobody who speaks of these records writes.
+    fn key(&self, subject: &str) -> Option<Key> {
+        Key::parse(subject.strip_prefix(&*self.prefix)?).ok()
     }
-
-    /// The leader's index of a filter, no larger than a listing can certify.
-    async fn index(&self, op: &'static str, filter: &Filter, by: Mono) -> Result<api::Info, Unknown> {
-        let info = self.jetstream.info(&self.stream, Some(&self.subject(filter.as_str())), by).await?;
-        let info = info.ok_or_else(|| self.gone(op))?;
-        is_whole(info.total, info.subjects.len()).map_err(|cause| self.unknown(op, cause))?;
-        Ok(info)
-    }
-
-    /// One pass, still open, beside the leader's index.
-    async fn survey(&self, op: &'static str, filter: &Filter, by: Mono) -> Result<Survey, Unknown> {
-        let (answered, index_answered) = watch::channel(false);
-        let index = async {
-            let index = self.index(op, filter, by).await?;
-            answered.send_replace(true);
-            Ok(index)
-        };
-        let (index, (collected, pass)) = try_join(index, self.collect(filter, index_answered, by)).await?;
-        Ok(Survey { index, collected, pass })
-    }
-
-    /// Settles with the leader, key by key, what the index names and the pass did not deliver live.
-    async fn certify(
-        &self,
-        op: &'static str,
-        index: &api::Info,
-        mut collected: Collected,
-        by: Mono,
-    ) -> Result<Listing, Unknown> {
-        let named = index.subjects.iter().filter_map(|subject| subject.strip_prefix(&*self.prefix));
-        let doubtful: Vec<String> = collected.to_read(named).into_iter().map(str::to_owned).collect();
-        let answers: Vec<(String, Option<Version>)> = stream::iter(doubtful)
-            .map(|key| async move {
-                let version = self.read(&key, by).await?;
-                Ok((key, version))
-            })
-            .buffer_unordered(READS_AT_ONCE)
-            .try_collect()
-            .await?;
-        for (key, version) in answers {
-            collected.settle(&key, version).map_err(|cause| self.unknown(op, cause))?;
-        }
-        let entries = collected.finish().into_iter();
-        // A key that does not decode was written by nobody that speaks of these records.
-        let entries = entries.filter_map(|(key, version)| Some((Key::parse(&key).ok()?, version))).collect();
-        Ok(Listing { entries, clock: index.ts })
-    }
-
-    /// What one pass delivers, until it says that nothing is pending or falls quiet.
-    async fn collect(
-        &self,
-        filter: &Filter,
-        mut index_answered: watch::Receiver<bool>,
-        by: Mono,
-    ) -> Result<(Collected, Pass), Unknown> {
-        let mut pass = self.jetstream.pass(&self.stream, &self.subject(filter.as_str()), by).await?;
-        let mut collected = Collected::new();
-        let mut pending = pass.to_deliver();
-        let mut heard = self.env().now();
-        while pending > 0 {
-            let answered = *index_answered.borrow();
-            let delivery = tokio::select! {
-                biased;
-                delivery = pass.next(by) => delivery?,
-                () = self.env().sleep_until(heard + QUIET), if answered => break,
-                // The quiet is counted from the index's answer on. One that fails ends the listing, and this pass with it.
-                Ok(()) = index_answered.changed(), if !answered => {
-                    heard = self.env().now();
-                    continue;
-                }
-            };
-            heard = self.env().now();
-            pending = delivery.pending;
-            let (key, version) = self.version(delivery);
-            if let Some(key) = key {
-                collected.take(&key, version);
-            }
-        }
-        Ok((collected, pass))
-    }
-
-    fn version(&self, delivery: Delivery) -> (Option<String>, Version) {
-        let key = delivery.subject.strip_prefix(&*self.prefix).map(str::to_owned);
-        let value = delivery.marker.is_none().then_some(delivery.value);
-        (key, Version { revision: delivery.revision, written: delivery.time, value })
-    }
-}
-
-/// What a listing is made of, before it is certified.
-struct Survey {
-    index: api::Info,
-    collected: Collected,
-    pass: Pass,
 }
 
 impl Bucket for NatsBucket {
-    type Changes = NatsChanges;
+    type Pass = NatsPass;
 
     fn name(&self) -> &str {
         &self.name
@@ -298,8 +175,21 @@ impl Bucket for NatsBucket {
         self.age
     }
 
-    async fn get(&self, key: &Key) -> Result<Option<Version>, Unknown> {
-        self.read(key.as_str(), self.jetstream.deadline()).await
+    fn env(&self) -> &Env {
+        self.jetstream.env()
+    }
+
+    fn deadline(&self) -> Mono {
+        self.jetstream.deadline()
+    }
+
+    async fn read(&self, key: &Key, by: Mono) -> Result<Option<Version>, Unknown> {
+        let stored = self.jetstream.last(&self.stream, &self.subject(key.as_str()), by).await?;
+        Ok(stored.map(|stored| Version {
+            revision: stored.revision,
+            written: stored.time,
+            value: stored.marker.is_none().then_some(stored.value),
+        }))
     }
 
     async fn put(&self, key: &Key, write: Write, expect: Expect) -> Result<Put, Error> {
@@ -327,27 +217,34 @@ impl Bucket for NatsBucket {
         self.jetstream.purge(&self.stream, &subject, Some(through), self.jetstream.deadline()).await
     }
 
-    async fn list(&self, filter: &Filter) -> Result<Listing, Unknown> {
-        let by = self.env().now() + LIST_WITHIN;
-        let Survey { index, collected, pass } = self.survey("list", filter, by).await?;
-        end(pass, self.env(), by).await;
-        self.certify("list", &index, collected, by).await
+    async fn index(&self, filter: &Filter, by: Mono) -> Result<Index, Unknown> {
+        const OP: &str = "index";
+        let info = self.jetstream.info(&self.stream, Some(&self.subject(filter.as_str())), by).await?;
+        let info = info.ok_or_else(|| self.gone(OP))?;
+        is_whole(info.total, info.subjects.len()).map_err(|cause| self.unknown(OP, cause))?;
+        let keys = info.subjects.iter().filter_map(|subject| self.key(subject)).collect();
+        Ok(Index::new(keys, info.last_seq, info.ts))
     }
 
-    async fn names(&self, filter: &Filter) -> Result<Names, Unknown> {
-        let info = self.index("names", filter, self.jetstream.deadline()).await?;
-        let names = info.subjects.iter().filter_map(|subject| subject.strip_prefix(&*self.prefix));
-        let mut keys: Vec<Key> = names.filter_map(|name| Key::parse(name).ok()).collect();
-        keys.sort_unstable();
-        Ok(Names { keys, clock: info.ts })
+    async fn pass(&self, filter: &Filter, values: Values, by: Mono) -> Result<NatsPass, Unknown> {
+        let pass = self.jetstream.pass(&self.stream, &self.subject(filter.as_str()), values, by).await?;
+        Ok(NatsPass { bucket: self.clone(), pass })
     }
 
-    async fn watch(&self, filter: &Filter) -> Result<Watch<NatsChanges>, Unknown> {
-        let by = self.env().now() + LIST_WITHIN;
-        let Survey { index, collected, pass } = self.survey("watch", filter, by).await?;
-        let listing = self.certify("watch", &index, collected, by).await?;
-        let known = listing.entries.iter().map(|(key, version)| (key.clone(), version.revision)).collect();
-        Ok(Watch { listing, changes: NatsChanges { bucket: self.clone(), pass, known, index_seq: index.last_seq } })
+    async fn copy(&self, names: &[&str], by: Mono) -> Result<Copy, Unknown> {
+        let subjects: Vec<Subject> = names.iter().map(|name| self.subject(name)).collect();
+        match self.jetstream.last_many(&self.stream, &subjects, by).await? {
+            Many::TooMuch => Ok(Copy::TooMuch),
+            Many::Snapshot(snapshot) => {
+                let held = snapshot.records.into_iter().filter_map(|record| {
+                    let barrier = record.subject.strip_prefix(&*self.prefix) == Some(Key::barrier().as_str());
+                    let key = if barrier { Key::barrier() } else { self.key(&record.subject)? };
+                    let value = record.marker.is_none().then_some(record.value);
+                    Some((key, Version { revision: record.revision, written: record.time, value }))
+                });
+                Ok(Copy::Whole(held.collect()))
+            }
+        }
     }
 
     async fn clock(&self) -> Result<Timestamp, Unknown> {
@@ -356,35 +253,25 @@ impl Bucket for NatsBucket {
     }
 }
 
-/// Ends a pass, and waits a moment to hear that its consumer is gone.
-async fn end(pass: Pass, env: &Env, by: Mono) {
-    let by = by.min(env.now() + END_WITHIN);
-    if let Err(unknown) = pass.end(by).await {
-        // The listing stands; the broker forgets the consumer by itself.
-        tracing::debug!(%unknown, "pass_consumer_left_to_its_timeout");
-    }
-}
-
-/// The changes of a watched [`NatsBucket`], from the consumer that served the listing.
-pub struct NatsChanges {
+/// A pass over a [`NatsBucket`].
+pub struct NatsPass {
     bucket: NatsBucket,
-    pass: Pass,
-    /// The listing's revisions: the consumer may still have to deliver what was read from the leader.
-    known: HashMap<Key, u64>,
-    /// How far the stream had come when its leader named the keys.
-    index_seq: u64,
+    pass: jetstream::Pass,
 }
 
-impl Changes for NatsChanges {
-    async fn next(&mut self) -> Result<(Key, Version), Unknown> {
-        loop {
-            let by = self.bucket.env().now() + A_DAY;
-            let delivery = self.pass.next(by).await.map_err(|u| u.during("watch", &*self.bucket.name))?;
-            let (name, version) = self.bucket.version(delivery);
-            let Some(key) = name.and_then(|name| Key::parse(&name).ok()) else { continue };
-            if is_news(version.revision, self.known.get(&key).copied(), self.index_seq) {
-                return Ok((key, version));
-            }
-        }
+impl Pass for NatsPass {
+    fn to_deliver(&self) -> u64 {
+        self.pass.to_deliver()
+    }
+
+    async fn next(&mut self, by: Mono) -> Result<Delivery, Unknown> {
+        let jetstream::Delivery { record, pending } = self.pass.next(by).await?;
+        let value = record.marker.is_none().then_some(record.value);
+        let version = Version { revision: record.revision, written: record.time, value };
+        Ok(Delivery { key: self.bucket.key(&record.subject), version, pending })
+    }
+
+    async fn end(self, by: Mono) -> Result<(), Unknown> {
+        self.pass.end(by).await
     }
 }

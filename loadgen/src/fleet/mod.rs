@@ -22,7 +22,7 @@ use coordproto::answer::Error;
 use coordproto::key::{Class, Resource};
 use engine::env::{Env, Mono};
 use engine::lease::{Config, Leases};
-use engine::store::{OpenError, Store};
+use engine::store::{Certified, OpenError, Store};
 use engine::tasks::{self, Task};
 use futures_util::future::{join_all, try_join_all};
 use parking_lot::Mutex;
@@ -289,7 +289,7 @@ impl Fleet {
     async fn final_listing<S: Store>(&self, leases: &[Leases<S>], ended: Mono) -> Option<usize> {
         let until = self.env.now() + FINAL_LISTING;
         loop {
-            match leases[0].list(&Class::seat()).await {
+            match leases[0].list(&Class::seat(), &Certified::Leader).await {
                 Ok(views) => {
                     let now = self.env.now();
                     let listed: HashSet<&str> = views.iter().map(|view| view.resource.name()).collect();

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use coordproto::answer::{Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::Version;
+use coordproto::listing::{Index, Version};
 use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::memory::Memory;
-use engine::store::{Bucket, BucketSpec, Expect, Listing, Names, OpenError, Put, Watch, Write};
+use engine::store::{Bucket, BucketSpec, Copy, Expect, OpenError, Put, Values, Write};
 use jiff::Timestamp;
 
 use super::*;
@@ -84,7 +84,7 @@ async fn an_interrupted_run_accounts_for_what_was_due_and_for_nothing_else() {
     let start = env.now();
     // Waves begin at 35, 39 and 43 s. A claimer that is held up at the first misses the others.
     let slow = |call: &Call<'_>| match call.verb {
-        Verb::Get if call.about.contains("contest") => Fault::Delay(S * 12),
+        Verb::Read if call.about.contains("contest") => Fault::Delay(S * 12),
         _ => Fault::None,
     };
     let store = Faulty::new(Memory::new(env.clone()), env.clone(), slow);
@@ -283,7 +283,7 @@ impl<B: Bucket> Lying<B> {
 }
 
 impl<B: Bucket> Bucket for Lying<B> {
-    type Changes = B::Changes;
+    type Pass = B::Pass;
 
     fn name(&self) -> &str {
         self.below.name()
@@ -293,8 +293,16 @@ impl<B: Bucket> Bucket for Lying<B> {
         self.below.age()
     }
 
-    async fn get(&self, key: &Key) -> Result<Option<Version>, Unknown> {
-        let version = self.below.get(key).await?;
+    fn env(&self) -> &Env {
+        self.below.env()
+    }
+
+    fn deadline(&self) -> Mono {
+        self.below.deadline()
+    }
+
+    async fn read(&self, key: &Key, by: Mono) -> Result<Option<Version>, Unknown> {
+        let version = self.below.read(key, by).await?;
         let absent = match self.lie {
             Lie::Free | Lie::FreeAndUncounted | Lie::Absent => self.lies_about(key),
             _ => false,
@@ -318,20 +326,27 @@ impl<B: Bucket> Bucket for Lying<B> {
         self.below.purge(key, through).await
     }
 
-    async fn list(&self, filter: &Filter) -> Result<Listing, Unknown> {
-        let mut listing = self.below.list(filter).await?;
+    async fn index(&self, filter: &Filter, by: Mono) -> Result<Index, Unknown> {
+        let mut index = self.below.index(filter, by).await?;
         if matches!(self.lie, Lie::HiddenNode | Lie::HiddenSeat) {
-            listing.entries.retain(|(key, _)| !self.lies_about(key));
+            index.keys.retain(|key| !self.lies_about(key));
         }
-        Ok(listing)
+        Ok(index)
     }
 
-    async fn names(&self, filter: &Filter) -> Result<Names, Unknown> {
-        self.below.names(filter).await
+    async fn pass(&self, filter: &Filter, values: Values, by: Mono) -> Result<B::Pass, Unknown> {
+        self.below.pass(filter, values, by).await
     }
 
-    async fn watch(&self, filter: &Filter) -> Result<Watch<B::Changes>, Unknown> {
-        self.below.watch(filter).await
+    async fn copy(&self, names: &[&str], by: Mono) -> Result<Copy, Unknown> {
+        let copy = self.below.copy(names, by).await?;
+        Ok(match copy {
+            Copy::Whole(mut held) if matches!(self.lie, Lie::HiddenNode | Lie::HiddenSeat) => {
+                held.retain(|(key, _)| !self.lies_about(key));
+                Copy::Whole(held)
+            }
+            other => other,
+        })
     }
 
     async fn clock(&self) -> Result<Timestamp, Unknown> {

@@ -6,7 +6,7 @@ use coordproto::key::Class;
 use engine::env::Mono;
 use engine::jetstream::Meter;
 use engine::lease::{LeaseView, Leases};
-use engine::store::Store;
+use engine::store::{Certified, Store};
 
 use super::stop::Stop;
 use super::{Context, outcome_of, requests};
@@ -31,7 +31,7 @@ pub(super) async fn watch<S: Store>(ctx: Context, leases: Vec<Leases<S>>, first:
 async fn read<S: Store>(ctx: &Context, leases: &Leases<S>, intended: Mono) {
     let began = ctx.env.now();
     let op = ctx.ops.list.arrival(intended).start(began);
-    let (answer, cost) = Meter::measure(leases.list(&Class::node())).await;
+    let (answer, cost) = Meter::measure(leases.list(&Class::node(), &Certified::Leader)).await;
     let ended = ctx.env.now();
     op.finish(outcome_of(&answer, |_| true), ended, requests(cost.requests));
     let Ok(views) = answer else { return };

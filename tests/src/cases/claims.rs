@@ -8,7 +8,7 @@ use coordproto::answer::Error;
 use coordproto::key::{Class, KEY_BYTES_MAX, Resource};
 use coordproto::slot::DUTY_TTL_MAX;
 use engine::lease::{Claim, Refusal, Release, Renew, Terms};
-use engine::store::Store;
+use engine::store::{Certified, Store};
 use engine::tasks;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -31,8 +31,8 @@ pub async fn a_free_resource_reads_as_none<S: Store>(t: Fixture<S>) {
     let leases = t.leases().await;
     assert_eq!(leases.get(&resource("seat:a")).await.unwrap(), None);
     assert_eq!(leases.get(&resource("worker:a")).await.unwrap(), None);
-    assert_eq!(leases.list(&class("seat")).await.unwrap(), []);
-    assert_eq!(leases.list(&class("worker")).await.unwrap(), []);
+    assert_eq!(leases.list(&class("seat"), &Certified::Leader).await.unwrap(), []);
+    assert_eq!(leases.list(&class("worker"), &Certified::Leader).await.unwrap(), []);
 }
 
 /// A held resource refuses a peer, names the holder, and is not touched.
@@ -136,7 +136,7 @@ pub async fn a_short_lease_ends_at_its_own_deadline<S: Store>(t: Fixture<S>) {
             leases.get(&resource(name)).await.unwrap().is_none().then_some(())
         })
         .await;
-        assert_eq!(leases.list(&class(resource(name).class())).await.unwrap(), [], "{name}");
+        assert_eq!(leases.list(&class(resource(name).class()), &Certified::Leader).await.unwrap(), [], "{name}");
         assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Lost, "{name}: a lapsed lease is not renewed");
         assert_eq!(leases.release(&lease).await.unwrap(), Release::NotHeld, "{name}");
         assert_eq!(held(&leases, &Terms::new(resource(name), "n2:1", ttl)).await.epoch(), 2, "{name}");
@@ -193,7 +193,7 @@ pub async fn awkward_names_survive_the_trip<S: Store>(t: Fixture<S>) {
         assert_eq!(leases.get(&resource(name)).await.unwrap().expect("held").resource.name(), name);
     }
     let expected: HashSet<&str> = names.iter().map(String::as_str).collect();
-    let listed = leases.list(&class("seat")).await.unwrap();
+    let listed = leases.list(&class("seat"), &Certified::Leader).await.unwrap();
     assert_eq!(listed.iter().map(|view| view.resource.name()).collect::<HashSet<_>>(), expected);
     assert_eq!(listed.len(), names.len());
     let hints = leases.hints(&class("seat")).await.unwrap();
@@ -227,7 +227,7 @@ pub async fn bad_arguments_are_refused_before_any_write<S: Store>(t: Fixture<S>)
     t.env.sleep(Duration::from_millis(50)).await;
     assert_eq!(counting.take().total(), 0);
     assert_eq!(
-        leases.list(&class(&"x".repeat(KEY_BYTES_MAX - 2))).await.unwrap(),
+        leases.list(&class(&"x".repeat(KEY_BYTES_MAX - 2)), &Certified::Leader).await.unwrap(),
         [],
         "the longest class is asked for"
     );
@@ -271,11 +271,11 @@ pub async fn a_class_lists_its_live_leases<S: Store>(t: Fixture<S>) {
     let names = |views: Vec<engine::lease::LeaseView>| {
         views.into_iter().map(|view| view.resource.name().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(names(leases.list(&class("seat")).await.unwrap()), ["seat:a", "seat:a:b", "seat:b"]);
-    assert_eq!(names(leases.list(&class("node")).await.unwrap()), ["node:n1"]);
-    assert_eq!(names(leases.list(&class("worker")).await.unwrap()), ["worker:a"]);
-    assert_eq!(names(leases.list(&class("merge")).await.unwrap()), ["merge:a"]);
-    assert_eq!(names(leases.list(&class("sea")).await.unwrap()), Vec::<String>::new());
+    assert_eq!(names(leases.list(&class("seat"), &Certified::Leader).await.unwrap()), ["seat:a", "seat:a:b", "seat:b"]);
+    assert_eq!(names(leases.list(&class("node"), &Certified::Leader).await.unwrap()), ["node:n1"]);
+    assert_eq!(names(leases.list(&class("worker"), &Certified::Leader).await.unwrap()), ["worker:a"]);
+    assert_eq!(names(leases.list(&class("merge"), &Certified::Leader).await.unwrap()), ["merge:a"]);
+    assert_eq!(names(leases.list(&class("sea"), &Certified::Leader).await.unwrap()), Vec::<String>::new());
     held(&leases, &terms(&leases, "seat:c", "n2:1")).await;
     assert_eq!(names(leases.owned(&class("seat"), "n2:1").await.unwrap()), ["seat:c"]);
     assert_eq!(leases.owned(&class("seat"), "n1:1").await.unwrap().len(), 3);

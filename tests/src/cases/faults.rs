@@ -10,7 +10,7 @@ use coordproto::answer::{Cause, Error, Landing, Unknown};
 use engine::env::Env;
 use engine::lease::{Claim, Lease, Leases, Refusal, Release, Renew, Terms};
 use engine::store::faulty::{Call, Fault, Faulty, Odds, Verb};
-use engine::store::{Expect, Store};
+use engine::store::{Certified, Expect, Store};
 use engine::tasks;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -60,8 +60,8 @@ pub async fn a_store_that_cannot_be_asked_is_unknown_in_every_verb<S: Store>(t: 
         }
         unknown(leases.get(&resource(name)).await.unwrap_err());
         unknown(leases.get(&resource("worker:a")).await.unwrap_err());
-        unknown(leases.list(&class("seat")).await.unwrap_err());
-        unknown(leases.list(&class("worker")).await.unwrap_err());
+        unknown(leases.list(&class("seat"), &Certified::Leader).await.unwrap_err());
+        unknown(leases.list(&class("worker"), &Certified::Leader).await.unwrap_err());
         unknown(leases.owned(&class("seat"), "n1:1").await.unwrap_err());
         unknown(leases.hints(&class("seat")).await.unwrap_err());
         unknown(leases.older_protocol().await.unwrap_err());
@@ -165,7 +165,7 @@ pub async fn a_stale_read_is_unknown_and_never_lost<S: Store>(t: Fixture<S>) {
     let mut twin = lease.clone();
     assert_eq!(direct.renew(&mut twin).await.unwrap(), Renew::Extended);
     leases.get(&resource(name)).await.unwrap();
-    faulty.choose(|call| if call.verb == Verb::Get { Fault::Stale } else { Fault::None });
+    faulty.choose(|call| if call.verb == Verb::Read { Fault::Stale } else { Fault::None });
     let unknown = leases.renew(&mut lease).await.unwrap_err();
     assert!(matches!(unknown.cause, Cause::Stale { .. }), "{unknown}");
     faulty.choose(|_| Fault::None);
@@ -182,8 +182,8 @@ pub async fn a_listing_from_the_past_leaves_nobody_out<S: Store>(t: Fixture<S>) 
         let holder = held(&direct, &terms(&direct, name, "n2:1")).await;
         // From here on the past is known: that the lease is free.
         leases.get(&resource(name)).await.unwrap();
-        faulty.choose(|call| if call.verb == Verb::List { Fault::Stale } else { Fault::None });
-        let listed = leases.list(&class(resource(name).class())).await.unwrap();
+        faulty.choose(|call| if call.verb == Verb::Pass { Fault::Stale } else { Fault::None });
+        let listed = leases.list(&class(resource(name).class()), &Certified::Leader).await.unwrap();
         let listed: Vec<_> =
             listed.iter().map(|view| (view.resource.name(), view.owner.as_str(), view.epoch)).collect();
         assert_eq!(listed, [(name, "n2:1", holder.epoch())]);
@@ -310,10 +310,10 @@ pub async fn a_give_back_is_not_settled_by_the_past<S: Store>(t: Fixture<S>) {
         let (mut writes, mut reads) = (0, 0);
         faulty.choose(move |call| {
             writes += usize::from(call.verb == Verb::Put);
-            reads += usize::from(call.verb == Verb::Get && call.bucket.ends_with("s") && writes > 1);
+            reads += usize::from(call.verb == Verb::Read && call.bucket.ends_with("s") && writes > 1);
             match call.verb {
                 Verb::Put if writes == 1 => Fault::DropReply,
-                Verb::Get if writes > 1 && reads == 1 => Fault::Stale,
+                Verb::Read if writes > 1 && reads == 1 => Fault::Stale,
                 _ => Fault::None,
             }
         });
@@ -334,11 +334,11 @@ pub async fn a_lost_race_is_not_told_from_the_past<S: Store>(t: Fixture<S>) {
     faulty.choose(move |call| {
         writes += usize::from(call.verb == Verb::Put);
         reads +=
-            usize::from(call.verb == Verb::Get && call.about.starts_with("seat") && call.bucket.ends_with("leases"));
+            usize::from(call.verb == Verb::Read && call.about.starts_with("seat") && call.bucket.ends_with("leases"));
         match call.verb {
             // The rival is there first.
             Verb::Put if writes == 1 => Fault::Delay(Duration::from_millis(300)),
-            Verb::Get if reads == 2 => Fault::Stale,
+            Verb::Read if reads == 2 => Fault::Stale,
             _ => Fault::None,
         }
     });
@@ -364,7 +364,7 @@ pub async fn an_unknown_after_a_doubtful_refusal_may_still_land<S: Store>(t: Fix
         let bucket = t.store.open(&spec).await.unwrap();
         bucket.purge(resource(name).key(), u64::MAX - 1).await.unwrap();
         // "Nothing stands" may come from a member that is behind, while the leader stores the write.
-        faulty.choose(|call| if call.verb == Verb::Get { Fault::DropRequest } else { Fault::None });
+        faulty.choose(|call| if call.verb == Verb::Read { Fault::DropRequest } else { Fault::None });
         let renewal = leases.renew(&mut lease).await.unwrap_err();
         assert_eq!((renewal.op, renewal.landing), ("renew", Landing::InFlight));
         let release = leases.release(&lease).await.unwrap_err();
@@ -390,7 +390,7 @@ pub async fn a_give_back_touches_no_other_owners_lease<S: Store>(t: Fixture<S>) 
             Verb::Put if writes == 1 => Fault::DropRequest,
             Verb::Put if writes == 2 => Fault::Delay(Duration::from_millis(300)),
             // The give-back has looked at what stands there.
-            Verb::Get if writes == 2 => {
+            Verb::Read if writes == 2 => {
                 given_back.send_replace(true);
                 Fault::None
             }

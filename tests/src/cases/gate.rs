@@ -99,7 +99,7 @@ pub async fn the_gates_cost_does_not_grow<S: Store>(t: Fixture<S>) {
         held(&peers, &terms(&peers, &format!("seat:p{i}"), "n1:1")).await;
     }
     assert_eq!(cost().await, (true, with_witness));
-    assert_eq!((with_witness.list, with_witness.total()), (0, 2), "the index, and the witness");
+    assert_eq!((with_witness.pass, with_witness.total()), (0, 2), "the index, and the witness");
 }
 
 /// A protocol that nobody speaks any more is retired, so that asking costs one read again.

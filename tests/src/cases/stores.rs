@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use coordproto::answer::Error;
 use coordproto::key::Key;
-use engine::store::{Bucket, BucketSpec, Changes, Expect, Put, Race, Store, VALUE_BYTES_MAX, Write};
+use engine::store::{Bucket, BucketSpec, Expect, Put, Race, Store, VALUE_BYTES_MAX, Write};
 
-use crate::{Fixture, class, eventually, resource};
+use crate::{Fixture, class, eventually, list, resource, watch};
 
 async fn bucket<S: Store>(t: &Fixture<S>, age: Option<Duration>) -> S::Bucket {
     let spec = BucketSpec { name: format!("{}_kv", t.prefix), age, raise_age: false, replicas: t.replicas };
@@ -54,8 +54,8 @@ pub async fn a_removal_leaves_a_marker<S: Store>(t: Fixture<S>) {
     let marker = stored(&b, "seat:a", Write::Removal, Expect::At(first)).await;
     let read = b.get(&key("seat:a")).await.unwrap().expect("a marker");
     assert_eq!((read.revision, read.value), (marker, None));
-    assert_eq!(b.list(&class("seat").filter()).await.unwrap().entries, []);
-    assert_eq!(b.names(&class("seat").filter()).await.unwrap().keys, [key("seat:a")]);
+    assert_eq!(list(&b, "seat").await.unwrap().entries, []);
+    assert_eq!(b.index(&class("seat").filter(), b.deadline()).await.unwrap().keys, [key("seat:a")]);
     let over = b.put(&key("seat:a"), value("2"), Expect::At(0)).await.unwrap();
     assert_eq!(over, Put::Lost(Race::Newer(marker)));
     stored(&b, "seat:a", value("2"), Expect::At(marker)).await;
@@ -77,7 +77,7 @@ pub async fn a_purge_erases_no_later_revision<S: Store>(t: Fixture<S>) {
 /// A listing is the live keys of its filter, in order, each at its newest version.
 pub async fn a_listing_is_the_live_keys_of_its_filter<S: Store>(t: Fixture<S>) {
     let b = bucket(&t, None).await;
-    assert_eq!(b.list(&class("seat").filter()).await.unwrap().entries, [], "an empty bucket is an answer");
+    assert_eq!(list(&b, "seat").await.unwrap().entries, [], "an empty bucket is an answer");
     for i in (0..50).rev() {
         stored(&b, &format!("seat:s{i:02}"), value("old"), Expect::At(0)).await;
     }
@@ -86,7 +86,7 @@ pub async fn a_listing_is_the_live_keys_of_its_filter<S: Store>(t: Fixture<S>) {
         stored(&b, &format!("seat:s{i:02}"), Write::Removal, Expect::Any).await;
         stored(&b, &format!("seat:s{:02}", i + 10), value("new"), Expect::Any).await;
     }
-    let listing = b.list(&class("seat").filter()).await.unwrap();
+    let listing = list(&b, "seat").await.unwrap();
     let names: Vec<_> = listing.entries.iter().map(|(key, _)| key.as_str().to_owned()).collect();
     assert_eq!(names, (10..50).map(|i| format!("seat.s{i:02}")).collect::<Vec<_>>());
     for (i, (_, version)) in listing.entries.iter().enumerate() {
@@ -94,8 +94,8 @@ pub async fn a_listing_is_the_live_keys_of_its_filter<S: Store>(t: Fixture<S>) {
         assert_eq!(version.value.as_deref(), Some(want));
         assert!(version.written <= listing.clock, "the broker's clock is inside the listing");
     }
-    assert_eq!(b.names(&class("seat").filter()).await.unwrap().keys.len(), 50, "markers are named");
-    assert_eq!(b.list(&class("other").filter()).await.unwrap().entries, []);
+    assert_eq!(b.index(&class("seat").filter(), b.deadline()).await.unwrap().keys.len(), 50, "markers are named");
+    assert_eq!(list(&b, "other").await.unwrap().entries, []);
 }
 
 /// Keys live throughout are listed however often they are rewritten meanwhile.
@@ -116,7 +116,7 @@ pub async fn a_listing_under_rewrites_is_never_short<S: Store>(t: Fixture<S>) {
         })
         .collect();
     for round in 0..200 {
-        let listing = b.list(&class("seat").filter()).await.expect("nothing is failing");
+        let listing = list(&b, "seat").await.expect("nothing is failing");
         let names: Vec<_> = listing.entries.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(names, ["seat.s0", "seat.s1", "seat.s2", "seat.s3", "seat.s4"], "round {round}");
     }
@@ -128,7 +128,7 @@ pub async fn a_watch_begins_with_a_listing_and_misses_no_change<S: Store>(t: Fix
     let b = bucket(&t, None).await;
     stored(&b, "seat:a", value("1"), Expect::At(0)).await;
     stored(&b, "node:n", value("1"), Expect::At(0)).await;
-    let mut watch = b.watch(&class("seat").filter()).await.unwrap();
+    let mut watch = watch(&b, "seat").await.unwrap();
     let began: Vec<_> = watch.listing.entries.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(began, ["seat.a"]);
     let mut want = Vec::new();

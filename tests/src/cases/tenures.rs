@@ -6,7 +6,7 @@ use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::slot::{DUTIES, EPOCHS, LEASES};
 use engine::lease::{Config, Release, Renew, Terms};
-use engine::store::{Bucket, BucketSpec, Expect, Put, Store, Write};
+use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
 
 use crate::{Fixture, class, eventually, held, resource, terms};
 
@@ -123,7 +123,7 @@ pub async fn what_does_not_decode_is_unknown_and_never_free<S: Store>(t: Fixture
     let undecodable = |error: Unknown| assert!(matches!(error.cause, Cause::Undecodable(_)), "{error}");
     write(&LEASES, "seat:b", b"garbage").await;
     undecodable(leases.get(&resource("seat:b")).await.unwrap_err());
-    let listed = leases.list(&class("seat")).await.unwrap_err();
+    let listed = leases.list(&class("seat"), &Certified::Leader).await.unwrap_err();
     assert!(listed.to_string().contains("seat:b"), "the record is named: {listed}");
     undecodable(listed);
     let claim = leases.claim(&terms(&leases, "seat:b", "n1:1")).await.unwrap_err();
@@ -191,7 +191,7 @@ pub async fn a_removed_lease_reads_as_free<S: Store>(t: Fixture<S>) {
         let removed = bucket.put(resource(name).key(), Write::Removal, Expect::Any).await.unwrap();
         assert!(matches!(removed, Put::Stored(_)));
         assert_eq!(leases.get(&resource(name)).await.unwrap(), None);
-        assert_eq!(leases.list(&class(resource(name).class())).await.unwrap(), []);
+        assert_eq!(leases.list(&class(resource(name).class()), &Certified::Leader).await.unwrap(), []);
         assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Lost);
         assert_eq!(leases.release(&lease).await.unwrap(), Release::NotHeld);
         assert_eq!(held(&leases, &terms(&leases, name, "n2:1")).await.epoch(), 2);

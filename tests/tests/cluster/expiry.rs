@@ -8,6 +8,7 @@ use std::time::Duration;
 use coordproto::answer::Error;
 use coordproto::api::requests::StreamConfig;
 use engine::lease::{Claim, Lease, Leases, Refusal, Release, Renew, Terms};
+use engine::store::Certified;
 use engine::store::nats::Nats;
 use futures_util::future::{join, join_all};
 use tests::{Brokers, class, eventually, held, refused, resource, terms};
@@ -80,7 +81,7 @@ fn a_dead_node_is_off_the_list_once_its_ttl_has_passed() {
         let took = loop {
             let began = brokers.env.now();
             assert_eq!(leases.renew(&mut alive).await.unwrap(), Renew::Extended);
-            let nodes = leases.list(&class("node")).await.unwrap();
+            let nodes = leases.list(&class("node"), &Certified::Leader).await.unwrap();
             let listed = |name: &str| nodes.iter().any(|view| view.resource.name() == name);
             assert!(listed("node:n2"), "a node that renews is listed");
             if !listed("node:n1") {

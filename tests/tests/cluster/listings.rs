@@ -6,7 +6,7 @@ use coordproto::answer::Unknown;
 use coordproto::slot::LEASES;
 use engine::env::Elapsed;
 use engine::lease::Claim;
-use engine::store::{Bucket, BucketSpec, Changes, Store};
+use engine::store::{BucketSpec, Certified, Store};
 use futures_util::StreamExt;
 use futures_util::stream;
 use tests::{class, eventually, held, terms};
@@ -27,12 +27,12 @@ fn listings_finished_or_cancelled_leave_no_consumer_behind() {
         }
         let (env, seats) = (&brokers.env, class("seat"));
         let one = env.now();
-        leases.list(&seats).await.expect("nothing is failing");
+        leases.list(&seats, &Certified::Leader).await.expect("nothing is failing");
         let one = env.now().since(one);
         let lists = stream::iter(0..330).map(async |n| {
             // Every eleventh is dropped at a random moment of it.
             let cut = if n % 11 == 0 { env.jitter(one * 2) } else { Duration::from_secs(60) };
-            let listed = env.within(env.now() + cut, leases.list(&seats)).await;
+            let listed = env.within(env.now() + cut, leases.list(&seats, &Certified::Leader)).await;
             listed.map(|listed| listed.expect("nothing is failing").len())
         });
         let done: Vec<Result<usize, Elapsed>> = lists.buffer_unordered(4).collect().await;
@@ -58,7 +58,7 @@ fn a_watch_goes_on_or_ends_when_the_leader_changes() {
         let store = brokers.store().await;
         let leases = brokers.leases(&store, &config).await;
         let bucket = store.open(&BucketSpec::of(&LEASES, "watched", ttl, config.replicas)).await.expect("it opens");
-        let watch = async || definite(brokers, async || bucket.watch(&class("seat").filter()).await).await;
+        let watch = async || definite(brokers, async || watch(&bucket, "seat").await).await;
         let mut open = watch().await;
         let (mut delivered, mut ended, mut changed) = (0, 0, 0);
         for round in 1..=8 {

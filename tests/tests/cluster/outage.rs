@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use coordproto::answer::Unknown;
 use engine::lease::{Claim, Lease, Leases, Refusal, Release, Renew, Terms};
+use engine::store::Certified;
 use engine::store::nats::Nats;
 use futures_util::future::join_all;
 use tests::{Brokers, class, held, refused, resource, terms};
@@ -39,7 +40,7 @@ async fn every_verb_is_unknown(brokers: &Brokers, leases: &Leases<Nats>, lease: 
         no(leases.older_protocol().await.err(), "older protocol");
     };
     let list = async {
-        no(leases.list(&class("seat")).await.err(), "list");
+        no(leases.list(&class("seat"), &Certified::Leader).await.err(), "list");
         no(leases.owned(&class("worker"), "n1:1").await.err(), "owned");
         no(leases.hints(&class("seat")).await.err(), "hints");
     };
@@ -136,7 +137,7 @@ fn what_a_killed_broker_brings_back_is_below_the_fence() {
         brokers.members()[0].kill().await.expect("killed");
         brokers.start_the_rest().await;
 
-        let listed = definite(brokers, async || leases.list(&class("seat")).await).await;
+        let listed = definite(brokers, async || leases.list(&class("seat"), &Certified::Leader).await).await;
         let names: Vec<&str> = listed.iter().map(|view| view.resource.name()).collect();
         println!("back after the kill: {names:?}");
         for lease in former {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use coordproto::answer::Unknown;
 use coordproto::slot::LEASES;
 use engine::lease::{Claim, Lease, Leases, Refusal, Renew, Terms};
-use engine::store::nats::{Nats, NatsBucket, NatsChanges};
-use engine::store::{Bucket, BucketSpec, Changes, Store, Watch};
+use engine::store::nats::{Nats, NatsBucket, NatsPass};
+use engine::store::{BucketSpec, Certified, Store, Watch};
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
 use tests::{Brokers, class, eventually, held, resource, terms};
@@ -33,8 +33,8 @@ struct Node {
 }
 
 impl Node {
-    async fn watch(&self) -> Watch<NatsChanges> {
-        self.bucket.watch(&class("seat").filter()).await.expect("nothing is failing")
+    async fn watch(&self) -> Watch<NatsPass> {
+        watch(&self.bucket, "seat").await.expect("nothing is failing")
     }
 }
 
@@ -109,7 +109,7 @@ fn a_follower_restarted_under_a_storm_of_claims_costs_nobody_a_seat() {
         println!("{} claims for {SEATS} seats in {took:?}, {restarts} restarts meanwhile", CLAIMERS * EACH);
         assert!(restarts > 0, "a follower was restarted");
 
-        let listed = definite(brokers, async || nodes[0].leases.list(&class("seat")).await).await;
+        let listed = definite(brokers, async || nodes[0].leases.list(&class("seat"), &Certified::Leader).await).await;
         let listed: HashMap<_, _> =
             listed.into_iter().map(|v| (v.resource.name().to_owned(), (v.owner, v.epoch))).collect();
         let won: HashMap<_, _> =
@@ -141,7 +141,7 @@ fn a_follower_restarted_under_a_storm_of_claims_costs_nobody_a_seat() {
 }
 
 /// Takes changes until the watch delivers this lease, or ends.
-async fn until_last(watch: &mut Watch<NatsChanges>, last: &Lease) -> Result<(), Unknown> {
+async fn until_last(watch: &mut Watch<NatsPass>, last: &Lease) -> Result<(), Unknown> {
     while watch.changes.next().await?.0 != *last.resource().key() {}
     Ok(())
 }

@@ -1,0 +1,343 @@
+//! The listing that cannot lie: every key live throughout it, or unknown.
+//!
+//! Certified by the leader, it is one ordered pass beside the leader's subject index, started together; what the index names
+//! and the pass did not deliver live is read from the leader, in a pipeline. Without a consumer to be had (they need the meta
+//! group's leader, which is gone for seconds when it dies) the values come from batched direct gets instead, and are certified
+//! by the same index.
+//!
+//! Proved by a quorum, it is one batched direct get that holds the barrier at its revision or later, whichever member
+//! answers; of a class too large for one answer, the leader's index at the barrier or later, and as many batched direct gets
+//! as it takes, each with the barrier in it. Every one is a copy from one instant, and every instant is after the barrier, so
+//! that the listing as a whole is neither short nor old, though not of one instant.
+//!
+//! The decisions are [`coordproto::listing`]'s; here is what asks the questions.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::key::{Filter, Key};
+use coordproto::listing::{Collected, Index, Version, live, prove};
+use futures_util::future::try_join;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::sync::watch;
+
+use super::{Barrier, Bucket, Certified, Copy, Expect, Listing, Pass, Put, Values, Write};
+use crate::env::Mono;
+
+/// How long a listing may take whose caller has no deadline of its own.
+pub const LIST_WITHIN: Duration = Duration::from_secs(10);
+
+/// Once the index has answered, a pass without a delivery for this long is over: the broker's own idle interval.
+pub(super) const QUIET: Duration = Duration::from_secs(5);
+
+/// How long a listing whose index has answered waits for its consumer before it takes copies instead.
+const CONSUMER_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long a listing waits to hear that its consumer is gone. The broker forgets an orphan by itself.
+const END_WITHIN: Duration = Duration::from_secs(1);
+
+/// Leader reads of one listing under way at once.
+const READS_AT_ONCE: usize = 64;
+
+/// Keys in one batched direct get. The broker answers for 1,024, the barrier among them.
+const COPY_KEYS: usize = 1000;
+
+/// Batched direct gets of one listing under way at once.
+const COPIES_AT_ONCE: usize = 4;
+
+/// How often an answer in doubt is asked for: once more, and then it is unknown.
+const TRIES: u32 = 2;
+
+/// A member that is behind is milliseconds behind.
+const CATCH_UP: Duration = Duration::from_millis(2);
+
+pub(super) async fn list<B: Bucket>(
+    bucket: &B,
+    filter: &Filter,
+    certified: &Certified,
+    by: Mono,
+) -> Result<Listing, Unknown> {
+    let listing = async {
+        match certified {
+            Certified::Leader => {
+                let (index, collected) = survey(bucket, filter, by).await?;
+                certify(bucket, filter, &index, collected, by).await
+            }
+            Certified::Quorum(barrier) => quorum(bucket, filter, barrier, by).await,
+        }
+    };
+    // One budget for all of it, whatever each request makes of it.
+    let listed = bucket.env().within(by, listing).await.unwrap_or_else(|_| Err(timeout()));
+    listed.map_err(|unknown| unknown.during("list", about(bucket, filter)))
+}
+
+pub(super) async fn barrier<B: Bucket>(bucket: &B, by: Mono) -> Result<Barrier, Unknown> {
+    let (key, sent) = (Key::barrier(), bucket.env().now());
+    let told = |cause| Unknown::settled("barrier", bucket.name(), cause);
+    let put = bucket.env().within(by, bucket.put(&key, Write::Value(Bytes::new()), Expect::Any)).await;
+    match put.map_err(|_| told(Cause::Timeout))? {
+        Ok(Put::Stored(revision)) => Ok(Barrier { key, revision, sent }),
+        Ok(Put::Lost(_)) => Err(told(Cause::Garbage("a write without an expectation was told that it lost".into()))),
+        // A barrier that lands late does nothing to anybody.
+        Err(Error::Unknown(unknown)) => Err(told(unknown.cause)),
+        Err(Error::BadArgument(error)) => unreachable!("nothing is never too large a value: {error}"),
+    }
+}
+
+/// What a listing or a watch is about, as its errors name it.
+pub(super) fn about<B: Bucket>(bucket: &B, filter: &Filter) -> String {
+    format!("{} {filter}", bucket.name())
+}
+
+pub(super) fn timeout() -> Unknown {
+    doubt(Cause::Timeout)
+}
+
+/// An unknown whose operation and resource are told by whoever asked.
+fn doubt(cause: Cause) -> Unknown {
+    Unknown::settled("list", "", cause)
+}
+
+/// The values, from one pass or from copies, beside the leader's index.
+async fn survey<B: Bucket>(bucket: &B, filter: &Filter, by: Mono) -> Result<(Arc<Index>, Collected), Unknown> {
+    let named = watch::Sender::new(None::<Arc<Index>>);
+    let open = watch::Sender::new(false);
+    let index = async {
+        let index = Arc::new(bucket.index(filter, by).await?);
+        named.send_replace(Some(index.clone()));
+        Ok(index)
+    };
+    let passed = async {
+        let (collected, pass) = collect(bucket, filter, Values::With, named.subscribe(), &open, by).await?;
+        end(bucket, pass, by).await;
+        Ok(collected)
+    };
+    let copied = async {
+        let index = answered(&named).await;
+        let patience = bucket.env().now() + CONSUMER_WITHIN;
+        if bucket.env().within(patience, async { open.subscribe().wait_for(|open| *open).await.map(drop) }).await.is_ok() {
+            // There is a consumer, and it is its pass that tells.
+            std::future::pending::<()>().await;
+        }
+        tracing::debug!(bucket = bucket.name(), %filter, "listing_without_consumer");
+        copy(bucket, &index, by).await
+    };
+    let values = async {
+        let (mut passed, mut copied) = (pin!(passed), pin!(copied));
+        tokio::select! {
+            biased;
+            passed = &mut passed => match passed {
+                Ok(collected) => Ok(collected),
+                // Whatever became of the consumer, copies are as good, and they do not need one.
+                Err(unknown) => {
+                    tracing::debug!(bucket = bucket.name(), %filter, %unknown, "listing_pass_lost");
+                    copy(bucket, &*answered(&named).await, by).await
+                }
+            },
+            copied = &mut copied => match copied {
+                Ok(collected) => Ok(collected),
+                Err(_) => passed.await,
+            },
+        }
+    };
+    try_join(index, values).await
+}
+
+/// Waits for the index. One that fails ends the listing, and this wait with it.
+async fn answered(named: &watch::Sender<Option<Arc<Index>>>) -> Arc<Index> {
+    loop {
+        let mut named = named.subscribe();
+        if let Ok(index) = named.wait_for(Option::is_some).await
+            && let Some(index) = &*index
+        {
+            return index.clone();
+        }
+    }
+}
+
+/// What one pass delivers, until it says that nothing is pending or falls quiet, and the pass, which has not ended.
+pub(super) async fn collect<B: Bucket, I>(
+    bucket: &B,
+    filter: &Filter,
+    values: Values,
+    mut named: watch::Receiver<Option<I>>,
+    open: &watch::Sender<bool>,
+    by: Mono,
+) -> Result<(Collected, B::Pass), Unknown> {
+    let env = bucket.env();
+    let mut pass = bucket.pass(filter, values, by).await?;
+    open.send_replace(true);
+    let mut collected = Collected::default();
+    let mut pending = pass.to_deliver();
+    let mut heard = env.now();
+    while pending > 0 {
+        let index_answered = named.borrow().is_some();
+        let delivery = tokio::select! {
+            biased;
+            delivery = pass.next(by) => delivery?,
+            () = env.sleep_until(heard + QUIET), if index_answered => break,
+            // The quiet is counted from the index's answer on. One that fails ends the listing, and this pass with it.
+            Ok(()) = named.changed(), if !index_answered => {
+                heard = env.now();
+                continue;
+            }
+        };
+        heard = env.now();
+        pending = delivery.pending;
+        if let Some(key) = delivery.key {
+            collected.take(key, delivery.version);
+        }
+    }
+    Ok((collected, pass))
+}
+
+/// Ends a pass, and waits a moment to hear that its consumer is gone.
+pub(super) async fn end<B: Bucket>(bucket: &B, pass: B::Pass, by: Mono) {
+    let by = by.min(bucket.env().now() + END_WITHIN);
+    if let Err(unknown) = pass.end(by).await {
+        // What it delivered stands; the broker forgets the consumer by itself.
+        tracing::debug!(%unknown, "pass_consumer_left_to_its_timeout");
+    }
+}
+
+/// Settles with the leader, key by key, what the index names and was not delivered live.
+pub(super) async fn certify<B: Bucket>(
+    bucket: &B,
+    filter: &Filter,
+    index: &Index,
+    mut collected: Collected,
+    by: Mono,
+) -> Result<Listing, Unknown> {
+    let mut doubtful: Vec<Key> = collected.to_read(index).into_iter().cloned().collect();
+    for _ in 0..TRIES {
+        let answers: Vec<(Key, Option<Version>)> = stream::iter(doubtful)
+            .map(async |key| {
+                let version = bucket.read(&key, by).await?;
+                Ok::<_, Unknown>((key, version))
+            })
+            .buffer_unordered(READS_AT_ONCE)
+            .try_collect()
+            .await?;
+        let mut vanished = Vec::new();
+        for (key, version) in answers {
+            if version.is_none() {
+                vanished.push(key.clone());
+            }
+            collected.settle(&key, version).map_err(doubt)?;
+        }
+        if vanished.is_empty() {
+            return Ok(Listing { entries: collected.finish(index), clock: index.clock });
+        }
+        // The leader named them and then had nothing under them: they have gone since, or it was not the leader who said so.
+        // An error carries no sequence by which to tell; an index does.
+        let again = bucket.index(filter, by).await?;
+        again.covers(index.last_seq).map_err(doubt)?;
+        doubtful = vanished.into_iter().filter(|key| again.names(key)).collect();
+        if doubtful.is_empty() {
+            return Ok(Listing { entries: collected.finish(index), clock: index.clock });
+        }
+    }
+    Err(doubt(Cause::Garbage("keys that are named and not found".into())))
+}
+
+/// What some members hold of the keys of an index, not proved by anything.
+async fn copy<B: Bucket>(bucket: &B, index: &Index, by: Mono) -> Result<Collected, Unknown> {
+    let mut collected = Collected::default();
+    for (key, version) in copies(bucket, &index.keys, None, by).await? {
+        collected.take(key, version);
+    }
+    Ok(collected)
+}
+
+/// A listing that a barrier proves.
+async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: Mono) -> Result<Listing, Unknown> {
+    let mut names = vec![filter.as_str()];
+    if !filter.selects(barrier.key.as_str()) {
+        names.push(barrier.key.as_str());
+    }
+    match held(bucket, &names, Some(barrier), by).await? {
+        Copy::Whole(copy) => {
+            let clock = prove(&copy, &barrier.key, barrier.revision).map_err(doubt)?;
+            Ok(Listing { entries: live(copy, filter), clock })
+        }
+        Copy::TooMuch => {
+            let index = index_since(bucket, filter, barrier, by).await?;
+            let copy = copies(bucket, &index.keys, Some(barrier), by).await?;
+            Ok(Listing { entries: live(copy, filter), clock: index.clock })
+        }
+    }
+}
+
+/// The leader's index from the barrier or later.
+async fn index_since<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: Mono) -> Result<Index, Unknown> {
+    let mut stale = None;
+    for _ in 0..TRIES {
+        let index = bucket.index(filter, by).await?;
+        match index.covers(barrier.revision) {
+            Ok(()) => return Ok(index),
+            Err(cause) => stale = Some(cause),
+        }
+        bucket.env().sleep(CATCH_UP + bucket.env().jitter(CATCH_UP)).await;
+    }
+    Err(doubt(stale.unwrap_or(Cause::Timeout)))
+}
+
+/// What a member holds of `names`, proved by the barrier if there is one; any doubt is asked about once more.
+async fn held<B: Bucket>(
+    bucket: &B,
+    names: &[&str],
+    barrier: Option<&Barrier>,
+    by: Mono,
+) -> Result<Copy, Unknown> {
+    let mut stale = None;
+    for try_ in 0..TRIES {
+        if try_ > 0 {
+            bucket.env().sleep(CATCH_UP + bucket.env().jitter(CATCH_UP)).await;
+        }
+        let answer = bucket.copy(names, by).await?;
+        let (Copy::Whole(copy), Some(barrier)) = (&answer, barrier) else { return Ok(answer) };
+        match prove(copy, &barrier.key, barrier.revision) {
+            Ok(_) => return Ok(answer),
+            Err(cause) => stale = Some(cause),
+        }
+    }
+    Err(doubt(stale.unwrap_or(Cause::Timeout)))
+}
+
+/// What members hold of `keys`, in as many copies as it takes, each with the barrier in it if there is one.
+async fn copies<B: Bucket>(
+    bucket: &B,
+    keys: &[Key],
+    barrier: Option<&Barrier>,
+    by: Mono,
+) -> Result<Vec<(Key, Version)>, Unknown> {
+    let chunks: Vec<_> = keys.chunks(COPY_KEYS).map(|chunk| chunk_of(bucket, chunk, barrier, by)).collect();
+    let all: Vec<Vec<(Key, Version)>> = stream::iter(chunks).buffer_unordered(COPIES_AT_ONCE).try_collect().await?;
+    Ok(all.into_iter().flatten().collect())
+}
+
+/// What members hold of as many keys as one answer carries, unless their values are large.
+async fn chunk_of<B: Bucket>(
+    bucket: &B,
+    chunk: &[Key],
+    barrier: Option<&Barrier>,
+    by: Mono,
+) -> Result<Vec<(Key, Version)>, Unknown> {
+    let (mut parts, mut all) = (vec![chunk], Vec::with_capacity(chunk.len() + 1));
+    while let Some(part) = parts.pop() {
+        let mut names: Vec<&str> = part.iter().map(Key::as_str).collect();
+        names.extend(barrier.map(|barrier| barrier.key.as_str()));
+        match held(bucket, &names, barrier, by).await? {
+            Copy::Whole(copy) => all.extend(copy),
+            Copy::TooMuch if part.len() > 1 => {
+                let (one, other) = part.split_at(part.len() / 2);
+                parts.extend([one, other]);
+            }
+            Copy::TooMuch => return Err(doubt(Cause::Garbage("a record larger than an answer".into()))),
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,81 @@
+//! The watch: a certified listing, then every change after it, from the same pass.
+//!
+//! No change falls between the two, and no revision is told that is not newer than the listing's of its key. A watch that can
+//! no longer promise every change ends with an error, and is to be opened again; it is never silent, because its consumer's
+//! heartbeats are counted while it is looked at, and what came while nobody looked waits or is found missing by its number.
+//! Expiry is no change: the broker removes an aged record without a word, and it is seen by reading.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use coordproto::answer::Unknown;
+use coordproto::key::{Filter, Key};
+use coordproto::listing::{Version, is_news};
+use futures_util::future::try_join;
+use tokio::sync::watch;
+
+use super::listing::{about, certify, collect, timeout};
+use super::{Bucket, Listing, Pass, Values};
+use crate::env::Env;
+
+/// How far ahead the deadline of waiting for a change lies, which has none.
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A bucket followed.
+pub struct Watch<P> {
+    /// What the bucket held when the watch began.
+    pub listing: Listing,
+    /// What changes from then on.
+    pub changes: Changes<P>,
+}
+
+/// The changes of a watched bucket, in order.
+pub struct Changes<P> {
+    pass: P,
+    env: Env,
+    about: String,
+    /// The listing's revisions: the pass may still have to deliver what was read from the leader.
+    known: HashMap<Key, u64>,
+    /// How far the stream had come when its leader named the keys.
+    index_seq: u64,
+}
+
+impl<P: Pass> Changes<P> {
+    /// The next change: a key and its new version.
+    ///
+    /// # Errors
+    /// When the watch can no longer promise every change. It has then ended, and is to be opened again.
+    pub async fn next(&mut self) -> Result<(Key, Version), Unknown> {
+        loop {
+            let delivery = self.pass.next(self.env.now() + A_DAY).await;
+            let delivery = delivery.map_err(|unknown| unknown.during("watch", self.about.as_str()))?;
+            let Some(key) = delivery.key else { continue };
+            if is_news(delivery.version.revision, self.known.get(&key).copied(), self.index_seq) {
+                return Ok((key, delivery.version));
+            }
+        }
+    }
+}
+
+pub(super) async fn watch<B: Bucket>(
+    bucket: &B,
+    filter: &Filter,
+    by: crate::env::Mono,
+) -> Result<Watch<B::Pass>, Unknown> {
+    let opening = async {
+        let (named, open) = (watch::Sender::new(None), watch::Sender::new(false));
+        let index = async {
+            let index = bucket.index(filter, by).await?;
+            named.send_replace(Some(()));
+            Ok(index)
+        };
+        let passed = collect(bucket, filter, Values::With, named.subscribe(), &open, by);
+        let (index, (collected, pass)) = try_join(index, passed).await?;
+        let listing = certify(bucket, filter, &index, collected, by).await?;
+        let known = listing.entries.iter().map(|(key, version)| (key.clone(), version.revision)).collect();
+        let (env, about) = (bucket.env().clone(), about(bucket, filter));
+        Ok(Watch { listing, changes: Changes { pass, env, about, known, index_seq: index.last_seq } })
+    };
+    let opened = bucket.env().within(by, opening).await.unwrap_or_else(|_| Err(timeout()));
+    opened.map_err(|unknown| unknown.during("watch", about(bucket, filter)))
+}

@@ -10,4 +10,4 @@ pub mod cases;
 mod fixture;
 
 pub use brokers::Brokers;
-pub use fixture::{Fixture, class, eventually, held, refused, resource, terms};
+pub use fixture::{Fixture, class, eventually, held, list, refused, resource, terms, watch};

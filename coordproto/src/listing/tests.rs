@@ -235,7 +235,8 @@ fn read(events: &[Event], barrier: usize, applied: usize, check: bool) -> (Vec<(
     if has_barrier {
         copy.push((Key::barrier(), version(revision, Some(""))));
     }
-    let want = at_barrier.iter().filter(|(k, _)| throughout.contains(k)).map(|(k, v)| (k.clone(), v.revision)).collect();
+    let want =
+        at_barrier.iter().filter(|(k, _)| throughout.contains(k)).map(|(k, v)| (k.clone(), v.revision)).collect();
     if check && prove(&copy, &Key::barrier(), revision).is_err() {
         return (want, None);
     }

@@ -118,7 +118,12 @@ async fn survey<B: Bucket>(bucket: &B, filter: &Filter, by: Mono) -> Result<(Arc
     let copied = async {
         let index = answered(&named).await;
         let patience = bucket.env().now() + CONSUMER_WITHIN;
-        if bucket.env().within(patience, async { open.subscribe().wait_for(|open| *open).await.map(drop) }).await.is_ok() {
+        if bucket
+            .env()
+            .within(patience, async { open.subscribe().wait_for(|open| *open).await.map(drop) })
+            .await
+            .is_ok()
+        {
             // There is a consumer, and it is its pass that tells.
             std::future::pending::<()>().await;
         }
@@ -286,12 +291,7 @@ async fn index_since<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, 
 }
 
 /// What a member holds of `names`, proved by the barrier if there is one; any doubt is asked about once more.
-async fn held<B: Bucket>(
-    bucket: &B,
-    names: &[&str],
-    barrier: Option<&Barrier>,
-    by: Mono,
-) -> Result<Copy, Unknown> {
+async fn held<B: Bucket>(bucket: &B, names: &[&str], barrier: Option<&Barrier>, by: Mono) -> Result<Copy, Unknown> {
     let mut stale = None;
     for try_ in 0..TRIES {
         if try_ > 0 {

@@ -17,7 +17,9 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write, check_value};
+use super::{
+    Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write, check_value,
+};
 use crate::env::{Env, Mono};
 
 /// The deadline of a request that has no other, as the real store's usual one.
@@ -135,7 +137,6 @@ impl MemoryBucket {
         state.expire(now);
         work(&mut state, now)
     }
-
 }
 
 impl Bucket for MemoryBucket {
@@ -261,7 +262,10 @@ impl Pass for MemoryPass {
                 let (key, version) = (key.clone(), state.records[key].clone());
                 // What was rewritten meanwhile stands behind what the pass began with, and is not counted any more.
                 let left = self.began.saturating_sub(version.revision) > 0
-                    && state.by_revision.range(version.revision + 1..=self.began).any(|(_, key)| selects(&self.filter, key));
+                    && state
+                        .by_revision
+                        .range(version.revision + 1..=self.began)
+                        .any(|(_, key)| selects(&self.filter, key));
                 Some((key, version, left))
             });
             if let Some((key, mut version, left)) = found {

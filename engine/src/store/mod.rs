@@ -188,8 +188,12 @@ pub trait Bucket: Clone + Send + Sync + 'static {
     fn index(&self, filter: &Filter, by: Mono) -> impl Future<Output = Result<Index, Unknown>> + Send;
 
     /// A pass over what a filter selects.
-    fn pass(&self, filter: &Filter, values: Values, by: Mono)
-    -> impl Future<Output = Result<Self::Pass, Unknown>> + Send;
+    fn pass(
+        &self,
+        filter: &Filter,
+        values: Values,
+        by: Mono,
+    ) -> impl Future<Output = Result<Self::Pass, Unknown>> + Send;
 
     /// What some member of the cluster holds of these keys and filters at one instant: one request, no leader and no consumer
     /// needed. The member may be behind.

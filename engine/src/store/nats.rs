@@ -14,7 +14,9 @@ use coordproto::key::{Filter, Key};
 use coordproto::listing::{Index, Version, is_whole};
 use jiff::Timestamp;
 
-use super::{Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write, check_value};
+use super::{
+    Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write, check_value,
+};
 use crate::env::{Env, Mono};
 use crate::jetstream::{self, Jetstream, Many, Tombstone};
 

@@ -8,7 +8,7 @@ use engine::lease::{Config, Leases, Refusal};
 use engine::store::counting::Counting;
 use engine::store::{Bucket, BucketSpec, Expect, NAME_BYTES_MAX, OpenError, Put, Store, Write};
 
-use crate::{Fixture, class, held, refused, resource, terms};
+use crate::{Fixture, held, list, refused, resource, terms};
 
 /// The age that the first node asked for is in force for every node after it, and what they claim lasts that long.
 pub async fn the_first_nodes_ttl_is_in_force<S: Store>(t: Fixture<S>) {

@@ -9,7 +9,7 @@ use engine::lease::Claim;
 use engine::store::{BucketSpec, Certified, Store};
 use futures_util::StreamExt;
 use futures_util::stream;
-use tests::{class, eventually, held, terms};
+use tests::{class, eventually, held, terms, watch};
 
 use crate::{beside_others, claimed, definite};
 
@@ -58,8 +58,8 @@ fn a_watch_goes_on_or_ends_when_the_leader_changes() {
         let store = brokers.store().await;
         let leases = brokers.leases(&store, &config).await;
         let bucket = store.open(&BucketSpec::of(&LEASES, "watched", ttl, config.replicas)).await.expect("it opens");
-        let watch = async || definite(brokers, async || watch(&bucket, "seat").await).await;
-        let mut open = watch().await;
+        let opened = async || definite(brokers, async || watch(&bucket, "seat").await).await;
+        let mut open = opened().await;
         let (mut delivered, mut ended, mut changed) = (0, 0, 0);
         for round in 1..=8 {
             let before = brokers.leader("KV_watched_leases").await.name();
@@ -78,7 +78,7 @@ fn a_watch_goes_on_or_ends_when_the_leader_changes() {
                 Err(unknown) => {
                     println!("round {round}: {unknown}");
                     ended += 1;
-                    open = watch().await;
+                    open = opened().await;
                     assert_eq!(open.listing.entries.len(), round, "opened again, it begins with everything");
                 }
             }

@@ -11,7 +11,7 @@ use engine::store::nats::{Nats, NatsBucket, NatsPass};
 use engine::store::{BucketSpec, Certified, Store, Watch};
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
-use tests::{Brokers, class, eventually, held, resource, terms};
+use tests::{Brokers, class, eventually, held, resource, terms, watch};
 
 use crate::{alone, claimed, definite, renewed};
 

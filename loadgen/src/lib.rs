@@ -22,6 +22,7 @@ pub mod series;
 mod session;
 pub mod signals;
 pub mod stall;
+mod stop;
 pub mod table;
 pub mod target;
 mod timer;

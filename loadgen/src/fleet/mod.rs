@@ -9,7 +9,6 @@ mod model;
 mod node;
 mod params;
 mod plan;
-mod stop;
 mod watcher;
 
 use std::collections::HashSet;
@@ -18,16 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use coordproto::answer::Error;
 use coordproto::key::{Class, Resource};
 use engine::env::{Env, Mono};
 use engine::lease::{Config, Leases};
 use engine::store::{OpenError, Store};
 use engine::tasks::{self, Task};
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Recorder;
+use crate::stop::{Over, Stop, drained};
 use crate::timer::Timer;
 
 pub use model::Model;
@@ -36,13 +35,9 @@ pub use params::{Ops, Params};
 use contest::Contest;
 use node::Node;
 use plan::Plan;
-use stop::{Over, Stop};
 
 /// How long a bring-up may go without another seat or node before it is given up.
 const BRING_UP_PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long operations under way at the end may take to be answered; each has a deadline of its own.
-const DRAIN: Duration = Duration::from_secs(30);
 
 /// How long the final listing of the seats may be tried.
 const FINAL_LISTING: Duration = Duration::from_secs(30);
@@ -278,7 +273,7 @@ impl Fleet {
     /// What is under way is answered, or runs into its own deadline.
     async fn drain(&self, tasks: Vec<Task<()>>) {
         self.parts.enter("drain", self.env.now());
-        if self.env.within(self.env.now() + DRAIN, join_all(tasks.into_iter().map(Task::join))).await.is_err() {
+        if !drained(&self.env, tasks).await {
             let left = self.recorder.totals().in_flight().max(1);
             self.model.found(|anomalies| anomalies.ops_unsettled += left);
         }
@@ -323,22 +318,6 @@ fn next_beat(mut beat: Mono, heartbeat: Duration, now: Mono) -> Mono {
         beat = beat + heartbeat;
     }
     beat
-}
-
-/// How an answer is counted: a definite yes, a definite no, unknown, or a mistake of the generator's own.
-fn outcome_of<T, E: Clone + Into<Error>>(answer: &Result<T, E>, yes: impl Fn(&T) -> bool) -> Outcome {
-    match answer {
-        Ok(value) if yes(value) => Outcome::Ok,
-        Ok(_) => Outcome::Refused,
-        Err(error) => match error.clone().into() {
-            Error::Unknown(_) => Outcome::Unknown,
-            Error::BadArgument(_) => Outcome::Error,
-        },
-    }
-}
-
-fn requests(count: u64) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

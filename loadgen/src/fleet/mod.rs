@@ -4,11 +4,13 @@
 //! through bring-up, warm-up, a quiet part with the heartbeats (and the watcher) alone, and the contest. Correctness is
 //! checked by a [`Model`] throughout.
 
+mod args;
 mod contest;
 mod model;
 mod node;
 mod params;
 mod plan;
+mod scenario;
 mod watcher;
 
 use std::collections::HashSet;
@@ -23,12 +25,13 @@ use engine::lease::{Config, Leases};
 use engine::store::{OpenError, Store};
 use engine::tasks::{self, Task};
 use futures_util::future::try_join_all;
-use parking_lot::Mutex;
 
 use crate::recorder::Recorder;
+use crate::scenario::{DRAIN, Parts};
 use crate::stop::{Over, Stop, drained};
 use crate::timer::Timer;
 
+pub use args::FleetArgs;
 pub use model::Model;
 pub use params::{Ops, Params};
 
@@ -51,40 +54,16 @@ struct Context {
     heartbeat: Duration,
 }
 
-/// The parts of a run, as it enters them.
-#[derive(Clone, Default)]
-pub struct Parts(Arc<Mutex<Vec<(&'static str, Mono)>>>);
-
-impl Parts {
-    fn enter(&self, part: &'static str, now: Mono) {
-        self.0.lock().push((part, now));
-    }
-
-    /// The part that the run is in.
-    pub fn current(&self) -> &'static str {
-        self.0.lock().last().map_or("opening", |(part, _)| part)
-    }
-
-    /// Every part entered so far, with its beginning and its end; the last one ends `now`.
-    pub fn entered(&self, now: Mono) -> Vec<(&'static str, Mono, Mono)> {
-        let parts = self.0.lock();
-        let ends = parts.iter().skip(1).map(|(_, began)| *began).chain([now]);
-        parts.iter().zip(ends).map(|((part, began), ended)| (*part, *began, ended)).collect()
-    }
-}
-
 /// What a run came to, beside what its recorder, its model and its parts hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
-    /// Whether it was ended before its time.
-    pub interrupted: bool,
-    /// Whether every node and every seat came up.
-    pub brought_up: bool,
+pub struct CameTo {
     /// Seats held when it was over, as the final listing has them; none when that was unknown or not asked.
     pub seats_held: Option<usize>,
     /// Contested claims that were answered definitely.
     pub claims_settled: u64,
 }
+
+type Ran = crate::scenario::Ran<CameTo>;
 
 /// A fleet over stores of one kind.
 pub struct Fleet {
@@ -107,14 +86,6 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// A fleet that has done nothing yet. The time axis of what it records begins at `origin`.
-    pub fn new(env: Env, origin: Mono, params: Params, prefix: String, replicas: u8) -> Fleet {
-        let mut recorder = Recorder::new(origin);
-        let ops = Ops::declare(&mut recorder);
-        let (model, parts) = (Model::default(), Parts::default());
-        Fleet { env, params, prefix, replicas, recorder, ops, model, parts }
-    }
-
     /// Opens every node's leases: the first node's alone, so that it makes the buckets, then all others at once.
     ///
     /// # Errors
@@ -163,7 +134,7 @@ impl Fleet {
         }
         let ended = over.end().unwrap_or_else(|| self.env.now());
         tokio::select! {
-            seats_held = self.final_listing(leases, ended) => Ran { seats_held, ..ran },
+            seats_held = self.final_listing(leases, ended) => Ran { came_to: CameTo { seats_held, ..ran.came_to }, ..ran },
             () = interrupt => Ran { interrupted: true, ..ran },
         }
     }
@@ -205,7 +176,8 @@ impl Fleet {
             stop.over(env).await;
         }
         self.drain(tasks).await;
-        Ran { brought_up, claims_settled: contest.settled.load(Ordering::Relaxed), ..Ran::default() }
+        let claims_settled = contest.settled.load(Ordering::Relaxed);
+        Ran { brought_up, came_to: CameTo { claims_settled, ..CameTo::default() }, ..Ran::default() }
     }
 
     /// Brings every node up, all at once; each goes on beating on its own. Answers whether all are up: not when the run is
@@ -272,7 +244,7 @@ impl Fleet {
 
     /// What is under way is answered, or runs into its own deadline.
     async fn drain(&self, tasks: Vec<Task<()>>) {
-        self.parts.enter("drain", self.env.now());
+        self.parts.enter(DRAIN, self.env.now());
         if !drained(&self.env, tasks).await {
             let left = self.recorder.totals().in_flight().max(1);
             self.model.found(|anomalies| anomalies.ops_unsettled += left);

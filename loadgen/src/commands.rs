@@ -1,48 +1,54 @@
 //! From a command line to a report and an exit code.
 
 use engine::env::Env;
-use engine::lease::Leases;
 use engine::store::nats::Nats;
 use engine::tasks;
 
-use crate::cli::FleetArgs;
+use crate::cli::{Command, Common};
 use crate::exit::Exit;
-use crate::fleet::{Fleet, Ran};
+use crate::fleet::Fleet;
 use crate::limits;
 use crate::progress::Progress;
 use crate::report::ensure_writable;
+use crate::scenario::{Scenario, Start};
 use crate::session::{Session, say};
 use crate::signals::Signals;
 use crate::target::{Target, Unavailable};
 
-/// Runs `loadgen fleet`. The first signal ends it in order, a second at once.
-pub async fn fleet(args: FleetArgs, mut signals: Signals) -> Exit {
+/// Runs what was asked for. The first signal ends it in order, a second at once.
+pub async fn run(command: Command, mut signals: Signals) -> Exit {
     let first = signals.clone();
+    let in_order = async {
+        match command {
+            Command::Fleet(args) => in_order::<Fleet>(&args.common, |seed| args.params(seed), first).await,
+        }
+    };
     tokio::select! {
-        exit = Box::pin(in_order(&args, first)) => exit,
+        exit = Box::pin(in_order) => exit,
         // What is dropped here kills its brokers.
         exit = signals.second() => exit,
     }
 }
 
-async fn in_order(args: &FleetArgs, mut signals: Signals) -> Exit {
-    let asked = args.common.asked();
-    if let Err(error) = limits::ensure(args.nodes, &asked) {
+async fn in_order<S: Scenario>(common: &Common, params: impl FnOnce(u64) -> S::Params, mut signals: Signals) -> Exit {
+    let asked = common.asked();
+    // A seed that is drawn is a whole number to every reader of JSON, those that know only doubles included.
+    let seed = common.seed.unwrap_or_else(|| Env::system().below(1 << 53));
+    let params = params(seed);
+    if let Err(error) = limits::ensure(S::clients(&params), S::CLIENTS, &asked) {
         say(format_args!("loadgen: {error}"));
         return Exit::Failed;
     }
-    if let Some(dir) = args.common.out.clone()
+    if let Some(dir) = common.out.clone()
         && let Err(error) = tasks::blocking(move || ensure_writable(&dir)).await
     {
         say(format_args!("loadgen: --out: {error}"));
         return Exit::Failed;
     }
-    // A seed that is drawn is a whole number to every reader of JSON, those that know only doubles included.
-    let seed = args.common.seed.unwrap_or_else(|| Env::system().below(1 << 53));
     let env = Env::seeded(seed);
     let reached = async {
         let target = Target::new(&asked, &env).await?;
-        let first = target.store(&node_name(0)).await?;
+        let first = target.store(0).await?;
         Ok((target, first))
     };
     let reached = tokio::select! {
@@ -56,7 +62,7 @@ async fn in_order(args: &FleetArgs, mut signals: Signals) -> Exit {
         Ok(reached) => reached,
         Err(error) => return unavailable(&error),
     };
-    let ran = run_fleet(args, &env, seed, &target, first, signals).await;
+    let ran = run_scenario::<S>(common, params, &env, seed, &target, first, signals).await;
     let exit = ran.unwrap_or_else(|error| unavailable(&error));
     if let Err(error) = target.stop().await {
         say(format_args!("loadgen: {error}"));
@@ -69,67 +75,46 @@ fn unavailable(error: &Unavailable) -> Exit {
     error.exit()
 }
 
-async fn run_fleet(
-    args: &FleetArgs,
+async fn run_scenario<S: Scenario>(
+    common: &Common,
+    params: S::Params,
     env: &Env,
     seed: u64,
     target: &Target,
     first: Nats,
     mut signals: Signals,
 ) -> Result<Exit, Unavailable> {
-    let session = Session::new(args, env, seed, target, target.described(&first)).await;
+    let planned = params.clone();
+    let session =
+        Session::new(common, env, seed, target, target.described(&first), move || S::schedule_digest(&planned));
+    let session = session.await;
     target.sampled_by(session.sampler());
     let prefix = format!("loadgen_{}", session.run_id());
-    let fleet = Fleet::new(env.clone(), session.origin(), args.params(seed), prefix, target.replicas(&first));
-    let _stalls = tasks::spawn(fleet.recorder.watch_for_stalls(env.clone()));
+    let start = Start { env: env.clone(), origin: session.origin(), prefix, replicas: target.replicas(&first) };
+    let scenario = S::new(params, start);
+    let _stalls = tasks::spawn(scenario.recorder().watch_for_stalls(env.clone()));
     let sampler = session.sampler().clone();
     let _samples = tasks::spawn(async move { sampler.run().await });
 
     let mut progress = Progress::stderr();
     let mut ended_by = None;
     let ran = tokio::select! {
-        ran = open_and_run(&fleet, target, &first, async { ended_by = Some(signals.first().await) }) => ran,
-        never = session.show(&fleet, &mut progress) => match never {},
+        ran = scenario.open_and_run(target, &first, async { ended_by = Some(signals.first().await) }) => ran,
+        never = session.show(&scenario, &mut progress) => match never {},
     };
     progress.finish();
     session.sampler().sample();
-    let exit = ran.map(|ran| session.conclude(&fleet, &ran, ended_by.filter(|_| ran.interrupted)));
+    let exit = ran.map(|ran| session.conclude(&scenario, &ran, ended_by.filter(|_| ran.interrupted)));
     if !target.is_embedded() {
-        clean_up(&first, &fleet.prefix).await;
+        clean_up(&first, &scenario.buckets()).await;
     }
     exit
 }
 
-/// Opens every node's leases and runs the fleet on them.
-async fn open_and_run(
-    fleet: &Fleet,
-    target: &Target,
-    first: &Nats,
-    interrupt: impl Future<Output = ()>,
-) -> Result<Ran, Unavailable> {
-    let store = async |node: usize| match node {
-        0 => Ok(first.clone()),
-        _ => target.store(&node_name(node)).await,
-    };
-    let mut interrupt = std::pin::pin!(interrupt);
-    let leases: Vec<Leases<Nats>> = tokio::select! {
-        leases = fleet.open(&store) => leases?,
-        () = &mut interrupt => return Ok(Ran { interrupted: true, ..Ran::default() }),
-    };
-    tracing::info!(nodes = leases.len(), buckets = fleet.prefix, replicas = fleet.replicas, "fleet_connected");
-    Ok(fleet.run(&leases, interrupt).await)
-}
-
-/// A node's name in the broker's monitoring.
-fn node_name(node: usize) -> String {
-    format!("loadgen-n{node:03}")
-}
-
 /// Somebody else's broker is left as it was found.
-async fn clean_up(store: &Nats, prefix: &str) {
-    for slot in coordproto::slot::SLOTS {
-        let bucket = format!("{prefix}_{}", slot.name);
-        if let Err(unknown) = store.delete(&bucket).await {
+async fn clean_up(store: &Nats, buckets: &[String]) {
+    for bucket in buckets {
+        if let Err(unknown) = store.delete(bucket).await {
             say(format_args!("loadgen: bucket {bucket} was left behind: {unknown}"));
         }
     }

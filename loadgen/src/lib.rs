@@ -3,7 +3,8 @@
 //! Measuring: [`recorder`] keeps what became of each operation, from the instant at which it was meant to start, [`sampler`]
 //! what the processes used meanwhile. Reporting: [`report`] is the file that stays, [`table`] what a person reads, [`hgrm`]
 //! what a plotter does. Around them: [`duration`] on the command line, [`progress`] on the terminal, [`exit`] at the end.
-//! What is run: [`fleet`] on the brokers of [`target`], from the command line in [`cli`] to a report by [`commands`].
+//! What is run: a [`scenario`], of which there is [`fleet`], on the brokers of [`target`], from the command line in [`cli`] to a
+//! report by [`commands`].
 
 pub mod cli;
 pub mod commands;
@@ -18,10 +19,12 @@ pub mod progress;
 pub mod recorder;
 pub mod report;
 pub mod sampler;
+pub mod scenario;
 pub mod series;
 mod session;
 pub mod signals;
 pub mod stall;
+mod stop;
 pub mod table;
 pub mod target;
 mod timer;

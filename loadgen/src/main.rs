@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use loadgen::cli::{Cli, Scenario};
+use loadgen::cli::Cli;
 use loadgen::exit::Exit;
 use loadgen::signals::Signals;
 use loadgen::{commands, may_colour};
@@ -36,9 +36,7 @@ fn main() -> ExitCode {
                 return Exit::Failed;
             }
         };
-        match cli.scenario {
-            Scenario::Fleet(args) => commands::fleet(args, signals).await,
-        }
+        commands::run(cli.command, signals).await
     });
     // Whatever is still under way belongs to a run that is over.
     runtime.shutdown_background();

@@ -17,6 +17,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use coordproto::answer::Error;
 use engine::env::{Env, Mono};
 use parking_lot::Mutex;
 
@@ -40,6 +41,19 @@ pub enum Outcome {
 impl Outcome {
     /// All of them, in the order in which counts are kept.
     pub const ALL: [Outcome; 4] = [Outcome::Ok, Outcome::Refused, Outcome::Unknown, Outcome::Error];
+
+    /// How an answer is counted, of which `yes` says whether it is a definite yes.
+    pub fn of<T, E: Clone + Into<Error>>(answer: &Result<T, E>, yes: impl Fn(&T) -> bool) -> Outcome {
+        match answer {
+            Ok(value) if yes(value) => Outcome::Ok,
+            Ok(_) => Outcome::Refused,
+            Err(error) => match error.clone().into() {
+                Error::Unknown(_) => Outcome::Unknown,
+                // A mistake of the generator's own.
+                Error::BadArgument(_) => Outcome::Error,
+            },
+        }
+    }
 
     /// Whether the store answered the question.
     pub fn is_definite(self) -> bool {
@@ -191,7 +205,8 @@ impl Recorder {
         }
     }
 
-    /// Adds a kind of operation, in snake case; the same name gives the same one. Every declared kind is in the report,
+    /// Adds a kind of operation; the same name gives the same one. A name is in snake case, or, for one of several ways of
+    /// doing the same, two such names with a slash between them, like `read/follower`. Every declared kind is in the report,
     /// also when it never ran.
     pub fn declare(&mut self, name: &'static str) -> Op {
         if let Some(known) = self.ops.iter().find(|op| op.0.name == name) {
@@ -282,7 +297,7 @@ pub struct Started {
 
 impl Started {
     /// The operation ended at `done` in `outcome`, and took `requests` requests to the broker.
-    pub fn finish(self, outcome: Outcome, done: Mono, requests: u32) {
+    pub fn finish(self, outcome: Outcome, done: Mono, requests: u64) {
         let run = &self.op.0.run;
         let at = done.since(run.origin);
         let corrected = done.since(self.intended);
@@ -293,7 +308,7 @@ impl Started {
             return;
         }
         let measured = &mut state.measured;
-        measured.requests += u64::from(requests);
+        measured.requests += requests;
         measured.spanned_stall += u64::from(!stalled.is_zero());
         let latency = measured.latency[outcome as usize].get_or_insert_default();
         latency.corrected.record(corrected);

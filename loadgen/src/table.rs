@@ -2,9 +2,9 @@
 //!
 //! Plain text, nearly the same on a terminal and in a file: on a terminal, arrivals that were dropped are also red, and where
 //! it is narrow the latencies stand below the counts. A percentile that too few samples stand behind says how many it needs.
-//! Nothing is here that is not in the report; an operation that never was is in the report alone.
+//! Nothing is here that does not follow from the report; an operation that never was is in the report alone.
 
-mod units;
+pub(crate) mod units;
 
 use std::io::IsTerminal;
 
@@ -13,7 +13,7 @@ use comfy_table::{CellAlignment, Table};
 
 use crate::histogram::{Percentile, Percentiles};
 use crate::may_colour;
-use crate::report::{Arrivals, Operation, Report, SeriesPoint, Verdict};
+use crate::report::{Arrivals, Operation, Report, Verdict};
 use crate::sampler::Usage;
 use units::{bytes, count, per_second, percent, plural, time};
 
@@ -37,9 +37,9 @@ impl Style {
     }
 }
 
-/// The text of `report`.
-pub fn render(report: &Report, style: &Style) -> String {
-    let mut text = format!("{}\n{}\n", verdict(report), findings(report));
+/// The text of `report`, in which its scenario's remarks stand below the verdict.
+pub fn render(report: &Report, remarks: &[String], style: &Style) -> String {
+    let mut text = format!("{}\n{}\n", verdict(report), findings(report, remarks));
     if let Some(dropped) = dropped(report) {
         text.push_str(&if style.colour { format!("\x1b[31m{dropped}\x1b[0m\n") } else { format!("{dropped}\n") });
     }
@@ -69,7 +69,7 @@ fn verdict(report: &Report) -> String {
     line
 }
 
-fn findings(report: &Report) -> String {
+fn findings(report: &Report, remarks: &[String]) -> String {
     let sum = |of: fn(&Arrivals) -> u64| report.measurements.ops.values().map(|op| of(&op.arrivals)).sum::<u64>();
     let mut lines = format!(
         "{}, {} unknown{}\n{}, {} still in flight, {} dropped, {}",
@@ -81,8 +81,8 @@ fn findings(report: &Report) -> String {
         count(sum(|op| op.dropped)),
         plural(report.faults.len() as u64, "fault", "faults"),
     );
-    if let Some(ended) = leases_ended(report) {
-        lines.push_str(&format!("\n{ended}"));
+    for remark in remarks {
+        lines.push_str(&format!("\n{remark}"));
     }
     let stalls = report.own.stalls;
     if stalls.count > 0 {
@@ -117,21 +117,6 @@ fn unknown_when(report: &Report) -> String {
         }
         None => format!(" (from {} to {})", time(first), time(last)),
     }
-}
-
-/// How many leases ended by themselves before their holders could ask again, and how they fared since: no anomaly, and
-/// nothing to leave unsaid.
-fn leases_ended(report: &Report) -> Option<String> {
-    let ops = &report.measurements.ops;
-    let refused = |name| ops.get(name).map_or(0, |op| op.arrivals.refused);
-    let lost: u64 = ["renew", "renew_retry", "presence"].into_iter().map(refused).sum();
-    let ended = lost.saturating_sub(report.findings.anomalies().live_leases_lost);
-    let again = ops.get("sweep")?.arrivals.ok;
-    let claimed = |point: &&SeriesPoint| point.ops.get("sweep").is_some_and(|op| op.ok > 0);
-    let last = report.measurements.series.iter().rfind(claimed).map(|point| time(point.t_ns));
-    let last = last.map_or_else(String::new, |last| format!(", the last in the second from {last}"));
-    let ended = (ended > 0).then(|| plural(ended, "lease", "leases"))?;
-    Some(format!("{ended} ended before a renewal came through; {} claimed again{last}", count(again)))
 }
 
 fn dropped(report: &Report) -> Option<String> {

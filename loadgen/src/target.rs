@@ -99,13 +99,15 @@ impl Target {
         }
     }
 
-    /// A connection of its own to the brokers, and the store over it.
+    /// A connection of a client's own to the brokers, and the store over it. Clients are told apart by their numbers.
     ///
     /// # Errors
     /// When no broker can be reached.
-    pub async fn store(&self, name: &str) -> Result<Nats, Unavailable> {
+    pub async fn store(&self, client: usize) -> Result<Nats, Unavailable> {
         let base = self.access.connect_options().await?;
-        let connect = Jetstream::connect(self.env.clone(), self.access.urls(), base, Options::named(name));
+        // Its name in the broker's monitoring.
+        let options = Options::named(format!("loadgen-n{client:03}"));
+        let connect = Jetstream::connect(self.env.clone(), self.access.urls(), base, options);
         let jetstream = Box::pin(connect).await?;
         Ok(Nats::new(jetstream, Storage::File))
     }

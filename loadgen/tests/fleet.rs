@@ -14,7 +14,14 @@ use engine::jetstream::{Jetstream, Options};
 use engine::store::nats::Nats;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use support::{Running, SMALL, no_anomaly, send, until_gone, valid};
+use support::{Running, no_anomaly, send, until_gone, valid};
+
+/// A fleet that is up in a moment, with one line of progress a second while it lasts.
+const SMALL: &str = "--seats 60 --nodes 6 --heartbeat 1s --warmup 1s --claims 60 --claimers 8 --brokers 1";
+
+fn start(args: &str) -> Running {
+    Running::scenario("fleet", args)
+}
 
 fn sum(report: &Value, count: &str) -> u64 {
     report["ops"].as_object().unwrap().values().map(|op| op[count].as_u64().unwrap()).sum()
@@ -22,7 +29,7 @@ fn sum(report: &Value, count: &str) -> u64 {
 
 #[test]
 fn a_run_reports_the_same_on_stdout_and_on_disk_and_one_seed_is_one_schedule() {
-    let run = |seed| Running::fleet(&format!("{SMALL} --duration 3s --output json --seed {seed}")).end();
+    let run = |seed| start(&format!("{SMALL} --duration 3s --output json --seed {seed}")).end();
     let ended = run(7);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let report = ended.report();
@@ -62,7 +69,7 @@ fn a_run_reports_the_same_on_stdout_and_on_disk_and_one_seed_is_one_schedule() {
 #[test]
 fn a_broker_killed_on_the_way_costs_answers_and_no_correctness() {
     let args = "--seats 60 --nodes 6 --heartbeat 8s --warmup 1s --claims 120 --claimers 8 --brokers 3 --duration 24s";
-    let mut running = Running::fleet(args);
+    let mut running = start(args);
     running.until(" quiet ");
     let servers = running.servers();
     assert_eq!(servers.len(), 3);
@@ -96,7 +103,7 @@ fn a_broker_killed_on_the_way_costs_answers_and_no_correctness() {
 #[test]
 fn a_broker_suspended_on_the_way_is_told_of() {
     let args = SMALL.replace("--heartbeat 1s", "--heartbeat 8s");
-    let mut running = Running::fleet(&format!("{args} --duration 15s"));
+    let mut running = start(&format!("{args} --duration 15s"));
     running.until(" quiet ");
     let server = running.servers()[0];
     send(server, Signal::STOP);
@@ -117,7 +124,7 @@ fn a_broker_suspended_on_the_way_is_told_of() {
 #[tokio::test]
 async fn standing_still_itself_it_tells_so_and_blames_nobody() {
     let args = SMALL.replace("--heartbeat 1s", "--heartbeat 8s");
-    let mut running = Running::fleet(&format!("{args} --duration 9s"));
+    let mut running = start(&format!("{args} --duration 9s"));
     running.until(" contest ");
     running.signal(Signal::STOP);
     Env::system().sleep(Duration::from_millis(1_500)).await;
@@ -136,7 +143,7 @@ async fn standing_still_itself_it_tells_so_and_blames_nobody() {
 #[tokio::test]
 async fn a_signal_ends_it_in_order_with_a_report_of_what_was() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let mut running = Running::fleet(&format!("{SMALL} --duration 60s"));
+        let mut running = start(&format!("{SMALL} --duration 60s"));
         running.until(" quiet ");
         running.until(" quiet ");
         let servers = running.servers();
@@ -158,7 +165,7 @@ async fn a_signal_ends_it_in_order_with_a_report_of_what_was() {
 
 #[tokio::test]
 async fn a_bring_up_is_interrupted_too() {
-    let mut running = Running::fleet("--seats 100000 --nodes 4 --brokers 1");
+    let mut running = start("--seats 100000 --nodes 4 --brokers 1");
     running.until(" bring_up ");
     let servers = running.servers();
     running.signal(Signal::INT);
@@ -172,7 +179,7 @@ async fn a_bring_up_is_interrupted_too() {
 
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
-    let mut running = Running::fleet(&format!("{SMALL} --duration 60s"));
+    let mut running = start(&format!("{SMALL} --duration 60s"));
     running.until(" quiet ");
     let servers = running.servers();
     // A broker that answers nothing keeps the first signal's orderly end waiting.
@@ -189,7 +196,7 @@ async fn a_second_signal_ends_it_at_once() {
 
 #[tokio::test]
 async fn killed_with_sigkill_it_leaves_no_server_and_a_report_that_can_be_read() {
-    let mut running = Running::fleet(&format!("{SMALL} --duration 60s"));
+    let mut running = start(&format!("{SMALL} --duration 60s"));
     // It is written every few seconds. A line of progress comes every second.
     while running.report().is_none() {
         running.until(" anomalies");
@@ -216,7 +223,7 @@ fn what_makes_no_sense_ends_with_2_and_names_input_and_rule() {
         ("--url nats://ann:hush@127.0.0.1/x", ["nats://***@127.0.0.1/x", "ends after the port"]),
         ("--url nats://127.0.0.1 --creds /nowhere/x.creds", ["/nowhere/x.creds", "No such file"]),
     ] {
-        let ended = Running::fleet(args).end();
+        let ended = start(args).end();
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{args}: {}", ended.stderr);
         assert!(parts.iter().all(|part| ended.stderr.contains(part)), "{args}: {}", ended.stderr);
         assert!(!ended.stderr.contains("hush"), "{args}: {}", ended.stderr);
@@ -225,7 +232,7 @@ fn what_makes_no_sense_ends_with_2_and_names_input_and_rule() {
 
 #[tokio::test]
 async fn an_interruption_before_there_is_anything_to_report_ends_it_too() {
-    let mut running = Running::fleet("--url nats://127.0.0.1:1");
+    let mut running = start("--url nats://127.0.0.1:1");
     running.until("external_broker_connecting");
     running.signal(Signal::INT);
     let ended = running.end();
@@ -234,7 +241,7 @@ async fn an_interruption_before_there_is_anything_to_report_ends_it_too() {
 
 #[test]
 fn a_store_that_is_not_there_ends_it_with_4() {
-    let ended = Running::fleet("--url nats://127.0.0.1:1").end();
+    let ended = start("--url nats://127.0.0.1:1").end();
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(4), ""), "{}", ended.stderr);
     assert!(ended.stderr.contains("loadgen: connect to nats://127.0.0.1:1: no broker within"), "{}", ended.stderr);
 }
@@ -246,7 +253,7 @@ async fn a_nats_that_runs_already_is_used_and_left_as_it_was_found() {
     let access = cluster.access();
     let fleet = SMALL.replace("--brokers 1", "");
     let args = format!("{fleet} --duration 3s --url {}", access.exposed());
-    let ended = engine::tasks::blocking(move || Running::fleet(&args).end()).await;
+    let ended = engine::tasks::blocking(move || start(&args).end()).await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let report = ended.report();
     valid(&report);

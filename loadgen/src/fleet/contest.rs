@@ -18,10 +18,11 @@ use engine::store::Store;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::Context;
 use super::node::attempt;
 use super::plan::Plan;
-use super::stop::Stop;
-use super::{Context, outcome_of, requests};
+use crate::recorder::Outcome;
+use crate::stop::Stop;
 use crate::timer::Timer;
 
 /// A contest under way.
@@ -126,7 +127,7 @@ impl Contest {
         let op = ctx.ops.get.arrival(began).start(began);
         let (answer, cost) = Meter::measure(leases.get(seat)).await;
         let now = ctx.env.now();
-        op.finish(outcome_of(&answer, |_| true), now, requests(cost.requests));
+        op.finish(Outcome::of(&answer, |_| true), now, cost.requests);
         if let Ok(view) = answer {
             let holder = view.map(|view| (view.owner, view.epoch));
             let right = match &winner {
@@ -152,7 +153,7 @@ impl Contest {
         let op = ctx.ops.release.arrival(now).start(now);
         let (answer, cost) = Meter::measure(leases.release(lease)).await;
         let now = ctx.env.now();
-        op.finish(outcome_of(&answer, |r| *r == Release::Released), now, requests(cost.requests));
+        op.finish(Outcome::of(&answer, |r| *r == Release::Released), now, cost.requests);
         match answer {
             Ok(Release::Released) => ctx.model.released(lease),
             Ok(Release::NotHeld) => ctx.model.lost(lease, now),

@@ -4,12 +4,13 @@
 //! through bring-up, warm-up, a quiet part with the heartbeats (and the watcher) alone, and the contest. Correctness is
 //! checked by a [`Model`] throughout.
 
+mod args;
 mod contest;
 mod model;
 mod node;
 mod params;
 mod plan;
-mod stop;
+mod scenario;
 mod watcher;
 
 use std::collections::HashSet;
@@ -18,31 +19,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use coordproto::answer::Error;
 use coordproto::key::{Class, Resource};
 use engine::env::{Env, Mono};
 use engine::lease::{Config, Leases};
 use engine::store::{Certified, OpenError, Store};
 use engine::tasks::{self, Task};
-use futures_util::future::{join_all, try_join_all};
-use parking_lot::Mutex;
+use futures_util::future::try_join_all;
 
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Recorder;
+use crate::scenario::{DRAIN, Parts};
+use crate::stop::{Over, Stop, drained};
 use crate::timer::Timer;
 
+pub use args::FleetArgs;
 pub use model::Model;
 pub use params::{Ops, Params};
 
 use contest::Contest;
 use node::Node;
 use plan::Plan;
-use stop::{Over, Stop};
 
 /// How long a bring-up may go without another seat or node before it is given up.
 const BRING_UP_PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long operations under way at the end may take to be answered; each has a deadline of its own.
-const DRAIN: Duration = Duration::from_secs(30);
 
 /// How long the final listing of the seats may be tried.
 const FINAL_LISTING: Duration = Duration::from_secs(30);
@@ -56,40 +54,16 @@ struct Context {
     heartbeat: Duration,
 }
 
-/// The parts of a run, as it enters them.
-#[derive(Clone, Default)]
-pub struct Parts(Arc<Mutex<Vec<(&'static str, Mono)>>>);
-
-impl Parts {
-    fn enter(&self, part: &'static str, now: Mono) {
-        self.0.lock().push((part, now));
-    }
-
-    /// The part that the run is in.
-    pub fn current(&self) -> &'static str {
-        self.0.lock().last().map_or("opening", |(part, _)| part)
-    }
-
-    /// Every part entered so far, with its beginning and its end; the last one ends `now`.
-    pub fn entered(&self, now: Mono) -> Vec<(&'static str, Mono, Mono)> {
-        let parts = self.0.lock();
-        let ends = parts.iter().skip(1).map(|(_, began)| *began).chain([now]);
-        parts.iter().zip(ends).map(|((part, began), ended)| (*part, *began, ended)).collect()
-    }
-}
-
 /// What a run came to, beside what its recorder, its model and its parts hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
-    /// Whether it was ended before its time.
-    pub interrupted: bool,
-    /// Whether every node and every seat came up.
-    pub brought_up: bool,
+pub struct CameTo {
     /// Seats held when it was over, as the final listing has them; none when that was unknown or not asked.
     pub seats_held: Option<usize>,
     /// Contested claims that were answered definitely.
     pub claims_settled: u64,
 }
+
+type Ran = crate::scenario::Ran<CameTo>;
 
 /// A fleet over stores of one kind.
 pub struct Fleet {
@@ -112,14 +86,6 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// A fleet that has done nothing yet. The time axis of what it records begins at `origin`.
-    pub fn new(env: Env, origin: Mono, params: Params, prefix: String, replicas: u8) -> Fleet {
-        let mut recorder = Recorder::new(origin);
-        let ops = Ops::declare(&mut recorder);
-        let (model, parts) = (Model::default(), Parts::default());
-        Fleet { env, params, prefix, replicas, recorder, ops, model, parts }
-    }
-
     /// Opens every node's leases: the first node's alone, so that it makes the buckets, then all others at once.
     ///
     /// # Errors
@@ -168,7 +134,7 @@ impl Fleet {
         }
         let ended = over.end().unwrap_or_else(|| self.env.now());
         tokio::select! {
-            seats_held = self.final_listing(leases, ended) => Ran { seats_held, ..ran },
+            seats_held = self.final_listing(leases, ended) => Ran { came_to: CameTo { seats_held, ..ran.came_to }, ..ran },
             () = interrupt => Ran { interrupted: true, ..ran },
         }
     }
@@ -210,7 +176,8 @@ impl Fleet {
             stop.over(env).await;
         }
         self.drain(tasks).await;
-        Ran { brought_up, claims_settled: contest.settled.load(Ordering::Relaxed), ..Ran::default() }
+        let claims_settled = contest.settled.load(Ordering::Relaxed);
+        Ran { brought_up, came_to: CameTo { claims_settled, ..CameTo::default() }, ..Ran::default() }
     }
 
     /// Brings every node up, all at once; each goes on beating on its own. Answers whether all are up: not when the run is
@@ -277,8 +244,8 @@ impl Fleet {
 
     /// What is under way is answered, or runs into its own deadline.
     async fn drain(&self, tasks: Vec<Task<()>>) {
-        self.parts.enter("drain", self.env.now());
-        if self.env.within(self.env.now() + DRAIN, join_all(tasks.into_iter().map(Task::join))).await.is_err() {
+        self.parts.enter(DRAIN, self.env.now());
+        if !drained(&self.env, tasks).await {
             let left = self.recorder.totals().in_flight().max(1);
             self.model.found(|anomalies| anomalies.ops_unsettled += left);
         }
@@ -323,22 +290,6 @@ fn next_beat(mut beat: Mono, heartbeat: Duration, now: Mono) -> Mono {
         beat = beat + heartbeat;
     }
     beat
-}
-
-/// How an answer is counted: a definite yes, a definite no, unknown, or a mistake of the generator's own.
-fn outcome_of<T, E: Clone + Into<Error>>(answer: &Result<T, E>, yes: impl Fn(&T) -> bool) -> Outcome {
-    match answer {
-        Ok(value) if yes(value) => Outcome::Ok,
-        Ok(_) => Outcome::Refused,
-        Err(error) => match error.clone().into() {
-            Error::Unknown(_) => Outcome::Unknown,
-            Error::BadArgument(_) => Outcome::Error,
-        },
-    }
-}
-
-fn requests(count: u64) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use engine::store::Store;
 use futures_util::future::{join, ready};
 use futures_util::stream::{self, StreamExt};
 
-use super::stop::Stop;
-use super::{Context, Ops, outcome_of, requests};
-use crate::recorder::Op;
+use super::{Context, Ops};
+use crate::recorder::{Op, Outcome};
+use crate::stop::Stop;
 use crate::timer::Timer;
 
 /// Claims under way at once in a node's sweep.
@@ -139,7 +139,7 @@ impl<S: Store> Node<S> {
         let mut extra = cost.requests.saturating_sub(chosen.len() as u64);
         for ((lease, renewal), op) in chosen.into_iter().zip(answers).zip(started) {
             let took = 1 + std::mem::take(&mut extra);
-            op.finish(outcome_of(&renewal.answer, |r| *r == Renew::Extended), renewal.at, requests(took));
+            op.finish(Outcome::of(&renewal.answer, |r| *r == Renew::Extended), renewal.at, took);
             match renewal.answer {
                 Ok(Renew::Extended) => {
                     ctx.model.extended(&lease);
@@ -198,7 +198,7 @@ async fn renew_presence<S: Store>(
     let op = op.arrival(intended).start(ctx.env.now());
     let (answer, cost) = Meter::measure(leases.renew_with(&mut presence, status)).await;
     let now = ctx.env.now();
-    op.finish(outcome_of(&answer, |renew| *renew == Renew::Extended), now, requests(cost.requests));
+    op.finish(Outcome::of(&answer, |renew| *renew == Renew::Extended), now, cost.requests);
     match answer {
         Ok(Renew::Extended) => ctx.model.extended(&presence),
         Ok(Renew::Lost) => {
@@ -237,7 +237,7 @@ pub(super) async fn attempt<S: Store>(
     let started = op.arrival(intended).start(ctx.env.now());
     let (answer, cost) = Meter::measure(leases.claim(terms)).await;
     let now = ctx.env.now();
-    started.finish(outcome_of(&answer, |claim| matches!(claim, Claim::Held(_))), now, requests(cost.requests));
+    started.finish(Outcome::of(&answer, |claim| matches!(claim, Claim::Held(_))), now, cost.requests);
     match &answer {
         Ok(Claim::Held(lease)) => ctx.model.granted(lease, now),
         // A refusal in the claimer's own name is a winner told that it lost.

@@ -11,10 +11,12 @@ use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::memory::Memory;
 use engine::store::{Bucket, BucketSpec, Copy, Expect, OpenError, Put, Values, Write};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use super::*;
-use crate::recorder::Counts;
+use crate::recorder::{Counts, Outcome};
 use crate::report::{Anomalies, Findings, Verdict};
+use crate::scenario::{Scenario, Start};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -31,8 +33,12 @@ fn params() -> Params {
     }
 }
 
+fn fleet(env: &Env, params: Params) -> Fleet {
+    Fleet::new(params, Start { env: env.clone(), origin: env.now(), prefix: "t".into(), replicas: 1 })
+}
+
 async fn run<St: Store>(env: &Env, store: St, interrupt: impl Future<Output = ()>) -> (Fleet, Ran) {
-    let fleet = Fleet::new(env.clone(), env.now(), params(), "t".into(), 1);
+    let fleet = fleet(env, params());
     let leases = fleet.open(async |_| Ok::<_, OpenError>(store.clone())).await.unwrap();
     let ran = fleet.run(&leases, interrupt).await;
     (fleet, ran)
@@ -58,8 +64,9 @@ fn answered(ok: u64, refused: u64) -> Counts {
 #[tokio::test(start_paused = true)]
 async fn a_right_store_is_found_right_to_the_last_count() {
     let (fleet, ran) = whole(|memory, _| memory).await;
-    assert_eq!(fleet.model.anomalies(), NONE);
-    assert_eq!(ran, Ran { interrupted: false, brought_up: true, seats_held: Some(30), claims_settled: 95 });
+    assert_eq!(fleet.model.anomalies(), Anomalies::default());
+    let came_to = CameTo { seats_held: Some(30), claims_settled: 95 };
+    assert_eq!(ran, Ran { interrupted: false, brought_up: true, came_to });
     // Nodes beat at 0, 5 and 10 s of every 15. Warm-up takes 15 s, and the quiet third ends 20 s later.
     assert_eq!(counts(&fleet, "sweep"), (Counts::default(), answered(33, 0)));
     assert_eq!(counts(&fleet, "renew"), (answered(4 * 30, 0), answered(20, 0)));
@@ -89,13 +96,13 @@ async fn an_interrupted_run_accounts_for_what_was_due_and_for_nothing_else() {
     };
     let store = Faulty::new(Memory::new(env.clone()), env.clone(), slow);
     let (fleet, ran) = run(&env, store, env.sleep_until(start + S * 45)).await;
-    assert!(ran.interrupted && ran.brought_up && ran.seats_held.is_none(), "{ran:?}");
+    assert!(ran.interrupted && ran.brought_up && ran.came_to.seats_held.is_none(), "{ran:?}");
     let (claims, _) = counts(&fleet, "claim");
     assert_eq!((claims.scheduled, claims.started, claims.dropped()), (30, 10, 20));
     assert_eq!(counts(&fleet, "list").0, answered(30, 0));
     // At 45 s itself one would have been due.
     assert_eq!(counts(&fleet, "renew").0, answered(2 * 30, 0));
-    assert_eq!(fleet.model.anomalies(), NONE);
+    assert_eq!(fleet.model.anomalies(), Anomalies::default());
     let (last, began, _) = *fleet.parts.entered(env.now()).last().unwrap();
     assert_eq!((last, began.since(start)), ("drain", S * 45));
 }
@@ -118,7 +125,7 @@ async fn a_bring_up_is_interrupted_at_once_and_given_up_in_the_end() {
     let (fleet, ran) = run(&env, store(), std::future::pending()).await;
     assert_eq!(ran, Ran { interrupted: true, ..Ran::default() });
     assert!((60..70).contains(&env.now().since(again).as_secs()), "{:?}", env.now().since(again));
-    assert_eq!(fleet.model.anomalies(), NONE, "unknown is no anomaly");
+    assert_eq!(fleet.model.anomalies(), Anomalies::default(), "unknown is no anomaly");
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,8 +140,8 @@ async fn an_outage_makes_unknowns_and_retries_but_no_anomaly() {
     };
     let store = Faulty::new(Memory::new(env.clone()), env.clone(), outage);
     let (fleet, ran) = run(&env, store, std::future::pending()).await;
-    assert_eq!(fleet.model.anomalies(), NONE);
-    assert_eq!(ran.seats_held, Some(30));
+    assert_eq!(fleet.model.anomalies(), Anomalies::default());
+    assert_eq!(ran.came_to.seats_held, Some(30));
     let unknown = |name| counts(&fleet, name).0.of(Outcome::Unknown);
     assert_eq!(["renew", "presence", "list", "claim"].map(unknown), [10, 1, 2, 0]);
     let (retries, _) = counts(&fleet, "renew_retry");
@@ -153,7 +160,7 @@ async fn an_outage_shorter_than_the_ttl_costs_nobody_a_lease() {
     };
     let store = Faulty::new(Memory::new(env.clone()), env.clone(), outage);
     let (fleet, ran) = run(&env, store, std::future::pending()).await;
-    assert_eq!((fleet.model.anomalies(), ran.seats_held), (NONE, Some(30)));
+    assert_eq!((fleet.model.anomalies(), ran.came_to.seats_held), (Anomalies::default(), Some(30)));
     let refused = |name| counts(&fleet, name).0.of(Outcome::Refused);
     assert_eq!(["renew", "renew_retry", "presence"].map(refused), [0, 0, 0]);
     assert_eq!(counts(&fleet, "sweep").0, Counts::default());
@@ -165,7 +172,7 @@ async fn an_outage_shorter_than_the_ttl_costs_nobody_a_lease() {
 async fn after_an_outage_longer_than_the_ttl_all_is_held_again_and_heartbeats_stay_apart() {
     let env = Env::seeded(42);
     let params = Params { seats: 600, nodes: 30, duration: S * 135, ..params() };
-    let fleet = Fleet::new(env.clone(), env.now(), params, "t".into(), 1);
+    let fleet = fleet(&env, params);
     let (start, clock) = (env.now(), env.clone());
     let written: Arc<Mutex<Vec<u128>>> = Arc::default();
     let log = written.clone();
@@ -181,7 +188,7 @@ async fn after_an_outage_longer_than_the_ttl_all_is_held_again_and_heartbeats_st
     let store = Faulty::new(Memory::new(env.clone()), env.clone(), outage);
     let leases = fleet.open(async |_| Ok::<_, OpenError>(store.clone())).await.unwrap();
     let ran = fleet.run(&leases, std::future::pending()).await;
-    assert_eq!((fleet.model.anomalies(), ran.seats_held), (NONE, Some(600)));
+    assert_eq!((fleet.model.anomalies(), ran.came_to.seats_held), (Anomalies::default(), Some(600)));
     let lost: u64 =
         ["renew", "renew_retry", "presence"].map(|name| counts(&fleet, name).0.of(Outcome::Refused)).iter().sum();
     let again = counts(&fleet, "sweep").0.of(Outcome::Ok);
@@ -214,27 +221,16 @@ async fn every_lie_fails_the_run_under_its_own_name() {
             // Each of the 95 claims is granted, 4 or 5 for each of 19 seats.
             Lie::Free => assert!(found.double_holders == 76 && found.epochs_reused == 0, "{found:?}"),
             Lie::FreeAndUncounted => assert_eq!((found.double_holders, found.epochs_reused), (76, 76), "{found:?}"),
-            Lie::Absent => assert_eq!(found, Anomalies { winners_told_not_held: 19, ..NONE }),
-            Lie::HiddenNode => assert_eq!(found, Anomalies { memberships_short: 60, ..NONE }),
-            Lie::HiddenSeat => assert_eq!(found, Anomalies { seats_not_held: 1, ..NONE }),
+            Lie::Absent => assert_eq!(found, Anomalies { winners_told_not_held: 19, ..Anomalies::default() }),
+            Lie::HiddenNode => assert_eq!(found, Anomalies { memberships_short: 60, ..Anomalies::default() }),
+            Lie::HiddenSeat => assert_eq!(found, Anomalies { seats_not_held: 1, ..Anomalies::default() }),
             Lie::Forgotten => {
-                assert_eq!(found, Anomalies { live_leases_lost: 1, ..NONE });
-                assert_eq!(ran.seats_held, Some(30), "it is claimed again");
+                assert_eq!(found, Anomalies { live_leases_lost: 1, ..Anomalies::default() });
+                assert_eq!(ran.came_to.seats_held, Some(30), "it is claimed again");
             }
         }
     }
 }
-
-/// Nothing that must not happen.
-pub(super) const NONE: Anomalies = Anomalies {
-    double_holders: 0,
-    epochs_reused: 0,
-    winners_told_not_held: 0,
-    live_leases_lost: 0,
-    memberships_short: 0,
-    seats_not_held: 0,
-    ops_unsettled: 0,
-};
 
 /// One way of not telling the truth.
 #[derive(Clone, Copy, Debug, PartialEq)]

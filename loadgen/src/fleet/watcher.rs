@@ -8,8 +8,9 @@ use engine::jetstream::Meter;
 use engine::lease::{LeaseView, Leases};
 use engine::store::{Certified, Store};
 
-use super::stop::Stop;
-use super::{Context, outcome_of, requests};
+use super::Context;
+use crate::recorder::Outcome;
+use crate::stop::Stop;
 use crate::timer::Timer;
 
 /// From one reading to the next.
@@ -33,7 +34,7 @@ async fn read<S: Store>(ctx: &Context, leases: &Leases<S>, intended: Mono) {
     let op = ctx.ops.list.arrival(intended).start(began);
     let (answer, cost) = Meter::measure(leases.list(&Class::node(), &Certified::Leader)).await;
     let ended = ctx.env.now();
-    op.finish(outcome_of(&answer, |_| true), ended, requests(cost.requests));
+    op.finish(Outcome::of(&answer, |_| true), ended, cost.requests);
     let Ok(views) = answer else { return };
     let missed = missed(&ctx.model.live_throughout(began, ended, "node:"), &views);
     if missed > 0 {

@@ -1,3 +1,6 @@
+use coordproto::answer::{Cause, Unknown};
+use coordproto::key::Resource;
+
 use super::*;
 use crate::histogram::Percentiles;
 
@@ -78,6 +81,15 @@ fn every_arrival_is_accounted_for() {
     in_flight.finish(Outcome::Ok, origin + S, 1);
     let measured = only(&recorder).measured;
     assert_eq!((measured.counts.in_flight(), measured.requests), (1, 21));
+}
+
+#[test]
+fn an_answer_is_counted_as_what_it_is() {
+    let of = |answer: Result<u32, Error>| Outcome::of(&answer, |value| *value > 0);
+    let unknown = Unknown::settled("get", "seat:a", Cause::Timeout);
+    let bad = Resource::parse("no kind").unwrap_err();
+    assert_eq!((of(Ok(1)), of(Ok(0))), (Outcome::Ok, Outcome::Refused));
+    assert_eq!((of(Err(unknown.into())), of(Err(bad.into()))), (Outcome::Unknown, Outcome::Error));
 }
 
 #[test]

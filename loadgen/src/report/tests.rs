@@ -159,6 +159,31 @@ fn a_report_is_replaced_whole_and_read_back_the_same() {
 }
 
 #[test]
+fn an_operation_done_in_several_ways_has_a_name_for_each() {
+    let mut recorder = Recorder::new(Env::seeded(1).now());
+    for name in ["read/leader", "read/follower", "read"] {
+        recorder.declare(name);
+    }
+    let mut report = full(Anomalies::default());
+    report.measurements = Measurements::of(&recorder.snapshot());
+    let schema = serde_json::from_str(include_str!("../../../docs/report.schema.json")).unwrap();
+    let schema = jsonschema::draft202012::new(&schema).unwrap();
+    assert!(schema.is_valid(&serde_json::to_value(&report).unwrap()));
+    for name in ["read/", "/read", "read/by/leader", "read-leader", "Read"] {
+        let mut wrong = report.clone();
+        let read = wrong.measurements.ops["read"].clone();
+        wrong.measurements.ops.insert(name.to_owned(), read);
+        assert!(!schema.is_valid(&serde_json::to_value(&wrong).unwrap()), "valid with {name}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    write_distributions(dir.path(), &recorder.snapshot()).unwrap();
+    for name in ["read", "read-leader", "read-follower"] {
+        assert!(dir.path().join(format!("{name}.hgrm")).exists(), "{name}");
+        assert!(dir.path().join(format!("{name}.service.hgrm")).exists(), "{name}");
+    }
+}
+
+#[test]
 fn a_failed_write_names_the_file_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("report.json")).unwrap();

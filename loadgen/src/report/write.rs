@@ -47,15 +47,18 @@ pub fn ensure_writable(dir: &Path) -> Result<(), WriteError> {
 }
 
 /// Writes the latency distributions of each operation's definite answers in the same way: `DIR/<operation>.hgrm` from the
-/// intended start, `DIR/<operation>.service.hgrm` from the actual send. See [`hgrm`].
+/// intended start, `DIR/<operation>.service.hgrm` from the actual send, with a hyphen for the slash in an operation's name. See
+/// [`hgrm`].
 ///
 /// # Errors
 /// As for [`Report::write`].
 pub fn write_distributions(dir: &Path, snapshot: &[Snapshot]) -> Result<(), WriteError> {
     for op in snapshot {
         let latency = op.measured.latency(&[Outcome::Ok, Outcome::Refused]);
-        whole(dir, &format!("{}.hgrm", op.name), hgrm::text(&latency.corrected).as_bytes())?;
-        whole(dir, &format!("{}.service.hgrm", op.name), hgrm::text(&latency.service).as_bytes())?;
+        // No two share a file: names have no hyphens.
+        let name = op.name.replace('/', "-");
+        whole(dir, &format!("{name}.hgrm"), hgrm::text(&latency.corrected).as_bytes())?;
+        whole(dir, &format!("{name}.service.hgrm"), hgrm::text(&latency.service).as_bytes())?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ const GOLDEN: &str = include_str!("golden.txt");
 #[test]
 fn the_whole_text() {
     let anomalies = Anomalies { double_holders: 2, seats_not_held: 1, ..Anomalies::default() };
-    let text = render(&full(anomalies), &PLAIN);
+    let text = render(&full(anomalies), &[], &PLAIN);
     assert_eq!(text, GOLDEN, "\n{text}");
     assert!(text.lines().all(|line| line.len() <= 120 && line.trim_end() == line), "\n{text}");
 }
@@ -24,14 +24,14 @@ fn large_figures_still_fit_the_terminal() {
     renew.arrivals.refused = 500_000;
     renew.arrivals.unknown = 100_000;
     renew.arrivals.errors = 10_000;
-    let text = render(&report, &PLAIN);
+    let text = render(&report, &[], &PLAIN);
     assert!(text.lines().all(|line| line.len() <= 120), "\n{text}");
 }
 
 #[test]
 fn the_first_line_is_the_verdict() {
     let mut report = full(Anomalies::default());
-    let first = |report: &Report| render(report, &PLAIN).lines().next().unwrap().to_owned();
+    let first = |report: &Report| render(report, &[], &PLAIN).lines().next().unwrap().to_owned();
     assert_eq!(first(&report), "verdict: ok");
     report.interrupted = true;
     report.duration_ns = 31_240_000_000;
@@ -44,18 +44,18 @@ fn the_first_line_is_the_verdict() {
 fn dropped_arrivals_are_red_on_a_terminal_and_in_words_everywhere() {
     let mut report = full(Anomalies::default());
     let words = "dropped, scheduled and never started: renew 1 of 6,001";
-    assert!(render(&report, &RED).contains(&format!("\x1b[31m{words}\x1b[0m\n")));
-    let plain = render(&report, &PLAIN);
+    assert!(render(&report, &[], &RED).contains(&format!("\x1b[31m{words}\x1b[0m\n")));
+    let plain = render(&report, &[], &PLAIN);
     assert!(plain.contains(&format!("\n{words}\n")) && !plain.contains('\x1b'));
     report.measurements.ops.get_mut("renew").unwrap().arrivals.dropped = 0;
-    let none = render(&report, &RED);
+    let none = render(&report, &[], &RED);
     assert!(none.contains(", 0 dropped, ") && !none.contains('\x1b'), "{none}");
 }
 
 #[test]
 fn the_unknown_are_placed_in_time() {
     let mut report = full(Anomalies::default());
-    let second = |report: &Report| render(report, &PLAIN).lines().nth(1).unwrap().to_owned();
+    let second = |report: &Report| render(report, &[], &PLAIN).lines().nth(1).unwrap().to_owned();
     let resumed = Fault { t_ns: 12_000_000_000, kind: "resume".into(), server: "n3".into(), detail: "resumed".into() };
     report.faults.push(resumed.clone());
     assert!(second(&report).contains("37 unknown (all within 460 ms after n3 was resumed)"), "{}", second(&report));
@@ -69,22 +69,11 @@ fn the_unknown_are_placed_in_time() {
 }
 
 #[test]
-fn leases_that_ended_are_told_apart_from_those_that_were_lost() {
-    let mut report = full(Anomalies { live_leases_lost: 2, ..Anomalies::default() });
-    let told =
-        |report: &Report| render(report, &PLAIN).lines().find(|line| line.contains("ended before")).map(str::to_owned);
-    assert_eq!(told(&report), None, "a workload without sweeps");
-    let claim = report.measurements.ops["claim"].clone();
-    report.measurements.ops.insert("sweep".into(), claim);
-    for point in &mut report.measurements.series {
-        if let Some(claims) = point.ops.get("claim").cloned() {
-            point.ops.insert("sweep".into(), claims);
-        }
-    }
-    let line = "57 leases ended before a renewal came through; 50 claimed again, the last in the second from 6.00 s";
-    assert_eq!(told(&report).as_deref(), Some(line));
-    report.measurements.ops.get_mut("renew").unwrap().arrivals.refused = 2;
-    assert_eq!(told(&report), None);
+fn the_remarks_of_a_scenario_stand_below_the_verdict() {
+    let remarks = ["57 leases ended".to_owned(), "all is well".to_owned()];
+    let text = render(&full(Anomalies::default()), &remarks, &PLAIN);
+    let lines: Vec<_> = text.lines().skip(2).take(3).collect();
+    assert!(lines[0].starts_with("60 errors") && lines[1..] == remarks, "{lines:?}");
 }
 
 #[test]
@@ -93,7 +82,7 @@ fn stalls_and_missing_figures_are_told() {
     report.own.stalls = Stalls { count: 1, total_ns: 10_000_000_000, longest_ns: 10_000_000_000 };
     report.own.usage = Usage::default();
     report.environment.cpu_model = None;
-    let text = render(&report, &PLAIN);
+    let text = render(&report, &[], &PLAIN);
     assert!(text.contains("\nthe generator itself stood still 1 time for 10.0 s (longest 10.0 s)"), "{text}");
     assert!(text.contains("\ngenerator    not a process of this machine, CPU and memory not measured\n"), "{text}");
     assert!(text.contains("\nenvironment  unknown, cores 2"), "{text}");

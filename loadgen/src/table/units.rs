@@ -1,7 +1,7 @@
 //! Figures with a unit, at the three digits that a person compares.
 
 /// Nanoseconds in the unit that suits them: `412 us`, `1.02 ms`, `75.0 s`.
-pub(super) fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     let ns = ns as f64;
     // The border lies where three digits would round up to the next unit.
     let (value, unit) = match ns {
@@ -14,7 +14,7 @@ pub(super) fn time(ns: u64) -> String {
 }
 
 /// Bytes in decimal units: `67.1 MB`.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     let bytes = bytes as f64;
     let (value, unit) = if bytes < 999_500_000.0 { (bytes / 1e6, "MB") } else { (bytes / 1e9, "GB") };
     format!("{} {unit}", digits(value))
@@ -29,12 +29,12 @@ fn digits(value: f64) -> String {
 }
 
 /// A share of one core.
-pub(super) fn percent(value: f64) -> String {
+pub(crate) fn percent(value: f64) -> String {
     format!("{value:.1} %")
 }
 
 /// `count` in `duration_ns`, per second; zero only when there were none.
-pub(super) fn per_second(count: u64, duration_ns: u64) -> String {
+pub(crate) fn per_second(count: u64, duration_ns: u64) -> String {
     let rate = count as f64 * 1e9 / duration_ns as f64;
     match rate {
         _ if count == 0 => "0/s".to_owned(),
@@ -46,7 +46,7 @@ pub(super) fn per_second(count: u64, duration_ns: u64) -> String {
 }
 
 /// A whole number with its thousands apart: `10,000`.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -59,7 +59,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// A count and its noun.
-pub(super) fn plural(number: u64, one: &str, more: &str) -> String {
+pub(crate) fn plural(number: u64, one: &str, more: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { more })
 }
 

@@ -16,9 +16,6 @@ use tempfile::TempDir;
 /// How long a run may say nothing, or take to end: far longer than any does.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A fleet that is up in a moment, with one line of progress a second while it lasts.
-pub(crate) const SMALL: &str = "--seats 60 --nodes 6 --heartbeat 1s --warmup 1s --claims 60 --claimers 8 --brokers 1";
-
 /// One run of `loadgen`. It is killed when the test is over, whichever way.
 pub(crate) struct Running {
     child: Child,
@@ -37,11 +34,11 @@ pub(crate) struct Ended {
 }
 
 impl Running {
-    /// Starts `loadgen` with these arguments, and `--out` with a directory of its own.
-    pub(crate) fn fleet(args: &str) -> Running {
+    /// Starts `loadgen` with a scenario and its arguments, and `--out` with a directory of its own.
+    pub(crate) fn scenario(name: &str, args: &str) -> Running {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));
-        command.arg("fleet").args(args.split_whitespace()).arg("--out").arg(dir.path().join("report"));
+        command.arg(name).args(args.split_whitespace()).arg("--out").arg(dir.path().join("report"));
         Running::start(command, dir)
     }
 

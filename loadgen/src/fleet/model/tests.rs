@@ -10,7 +10,6 @@ use engine::lease::{Claim, Config, Leases, Release, Renew};
 use engine::store::memory::Memory;
 
 use super::*;
-use crate::fleet::tests::NONE;
 
 const TTL: Duration = Duration::from_secs(30);
 const S: Duration = Duration::from_secs(1);
@@ -75,14 +74,14 @@ async fn every_holder_beside_the_first_is_found_once() {
     let (_, second) = world.lease("second", 2).await;
     world.granted(&first);
     world.granted(&second);
-    world.found(Anomalies { double_holders: 1, ..NONE });
+    world.found(Anomalies { double_holders: 1, ..Anomalies::default() });
     world.pass(S).await;
     renewed(&store, &mut first).await;
     world.model.extended(&first);
-    world.found(Anomalies { double_holders: 1, ..NONE });
+    world.found(Anomalies { double_holders: 1, ..Anomalies::default() });
     let (_, third) = world.lease("third", 3).await;
     world.granted(&third);
-    world.found(Anomalies { double_holders: 2, ..NONE });
+    world.found(Anomalies { double_holders: 2, ..Anomalies::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,9 +95,9 @@ async fn a_renewal_answered_after_a_rival_was_granted_makes_two_holders() {
     world.pass(S * 2).await;
     let (_, second) = world.lease("second", 2).await;
     world.granted(&second);
-    world.found(NONE);
+    world.found(Anomalies::default());
     world.model.extended(&first);
-    world.found(Anomalies { double_holders: 1, ..NONE });
+    world.found(Anomalies { double_holders: 1, ..Anomalies::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +108,7 @@ async fn an_epoch_given_twice_is_found_also_when_nobody_holds_it_any_more() {
     world.pass(TTL * 2).await;
     let (_, second) = world.lease("second", 1).await;
     world.granted(&second);
-    world.found(Anomalies { epochs_reused: 1, ..NONE });
+    world.found(Anomalies { epochs_reused: 1, ..Anomalies::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +119,7 @@ async fn an_epoch_below_one_that_was_given_before_it_was_asked_for_is_found() {
     world.pass(TTL * 2).await;
     let (_, low) = world.lease("low", 1).await;
     world.granted(&low);
-    world.found(Anomalies { epochs_reused: 1, ..NONE });
+    world.found(Anomalies { epochs_reused: 1, ..Anomalies::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,9 +129,9 @@ async fn the_same_tenure_given_again_after_it_was_over_is_found() {
     world.granted(&lease);
     world.model.releasing(&lease, world.env.now());
     world.model.released(&lease);
-    world.found(NONE);
+    world.found(Anomalies::default());
     world.granted(&lease);
-    world.found(Anomalies { epochs_reused: 1, ..NONE });
+    world.found(Anomalies { epochs_reused: 1, ..Anomalies::default() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,14 +141,14 @@ async fn a_live_lease_that_is_lost_is_found_and_a_lapsed_one_is_not() {
     world.granted(&lease);
     world.pass(TTL - S).await;
     world.model.lost(&lease, world.env.now());
-    world.found(Anomalies { live_leases_lost: 1, ..NONE });
+    world.found(Anomalies { live_leases_lost: 1, ..Anomalies::default() });
 
     let world = World::new();
     let (_, lease) = world.lease("owner", 1).await;
     world.granted(&lease);
     world.pass(TTL).await;
     world.model.lost(&lease, world.env.now());
-    world.found(NONE);
+    world.found(Anomalies::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,7 +161,7 @@ async fn a_grant_after_the_former_holders_bound_is_right() {
     let second = world.claim(&store, "seat:a", "second").await;
     assert_eq!((first.epoch(), second.epoch()), (1, 2));
     world.granted(&second);
-    world.found(NONE);
+    world.found(Anomalies::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +174,7 @@ async fn a_grant_that_is_told_after_it_lapsed_and_was_followed_is_right() {
     world.granted(&second);
     // Its answer took longer than the lease lasts: its owner never acts on it.
     world.granted(&first);
-    world.found(NONE);
+    world.found(Anomalies::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +195,7 @@ async fn renewals_answered_in_any_order_and_late_are_right() {
     let second = world.claim(&store, "seat:a", "second").await;
     world.granted(&second);
     world.model.extended(&lease);
-    world.found(NONE);
+    world.found(Anomalies::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,7 +217,7 @@ async fn a_claim_of_what_is_held_by_the_claimer_is_right() {
     let third = world.claim(&store, "seat:a", "owner").await;
     assert_eq!(third.epoch(), 1);
     world.granted(&third);
-    world.found(NONE);
+    world.found(Anomalies::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,10 +233,10 @@ async fn a_grant_after_a_release_is_right_before_and_after_the_releases_answer()
     let second = world.claim(&store, "seat:a", "second").await;
     world.granted(&second);
     world.model.released(&first);
-    world.found(NONE);
+    world.found(Anomalies::default());
     // A renewal that was answered before the release and is told after it gives the first nothing back.
     world.model.extended(&first);
-    world.found(NONE);
+    world.found(Anomalies::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,5 +264,5 @@ async fn only_what_lasts_throughout_must_be_listed() {
     world.model.releasing(&early, start + S * 2);
     assert_eq!(names(1, S * 3), [] as [&str; 0]);
     assert_eq!(world.model.held("node:", start + S * 3), 1);
-    world.found(NONE);
+    world.found(Anomalies::default());
 }

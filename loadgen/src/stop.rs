@@ -1,25 +1,37 @@
-//! How the parts of a run hear when it is over, and what they let go of then.
+//! How the parts of a run hear when it is over, what they let go of then, and how what is under way comes to its end.
 //!
 //! The end is an instant, known ahead of time unless somebody interrupts. What is due before it is done, what is due at it or
 //! later never begins, whichever task happens to look first.
 
+use std::time::Duration;
+
 use engine::env::{Env, Mono};
+use engine::tasks::Task;
+use futures_util::future::join_all;
 use tokio::sync::watch;
 
 use crate::recorder::Op;
 use crate::timer::Timer;
 
+/// How long operations under way at the end may take to be answered; each has a deadline of its own.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Waits until what is under way is answered, or has run into its own deadline. Answers whether all of these tasks ended.
+pub(crate) async fn drained(env: &Env, tasks: Vec<Task<()>>) -> bool {
+    env.within(env.now() + DRAIN, join_all(tasks.into_iter().map(Task::join))).await.is_ok()
+}
+
 /// Says when a run is over.
-pub(super) struct Over(watch::Sender<Option<Mono>>);
+pub(crate) struct Over(watch::Sender<Option<Mono>>);
 
 impl Over {
-    pub(super) fn new() -> (Over, Stop) {
+    pub(crate) fn new() -> (Over, Stop) {
         let (over, stop) = watch::channel(None);
         (Over(over), Stop(stop))
     }
 
     /// The run is over at `at`, unless it is over sooner.
-    pub(super) fn at(&self, at: Mono) {
+    pub(crate) fn at(&self, at: Mono) {
         self.0.send_if_modified(|end| {
             let sooner = end.is_none_or(|end| at < end);
             if sooner {
@@ -30,22 +42,22 @@ impl Over {
     }
 
     /// When it is over, as far as is known.
-    pub(super) fn end(&self) -> Option<Mono> {
+    pub(crate) fn end(&self) -> Option<Mono> {
         *self.0.borrow()
     }
 }
 
 /// Tells a part of a run when it is over.
 #[derive(Clone)]
-pub(super) struct Stop(watch::Receiver<Option<Mono>>);
+pub(crate) struct Stop(watch::Receiver<Option<Mono>>);
 
 impl Stop {
-    pub(super) fn is_over(&self, env: &Env) -> bool {
+    pub(crate) fn is_over(&self, env: &Env) -> bool {
         self.0.borrow().is_some_and(|end| end <= env.now())
     }
 
     /// Waits until the run is over.
-    pub(super) async fn over(&self, env: &Env) {
+    pub(crate) async fn over(&self, env: &Env) {
         let mut end = self.0.clone();
         loop {
             let known = *end.borrow_and_update();
@@ -64,7 +76,7 @@ impl Stop {
     }
 
     /// Waits until `at`; answers `true`, at once, when the run is over by then or already.
-    pub(super) async fn before(&self, env: &Env, timer: &mut Timer, at: Mono) -> bool {
+    pub(crate) async fn before(&self, env: &Env, timer: &mut Timer, at: Mono) -> bool {
         let mut end = self.0.clone();
         tokio::select! {
             biased;
@@ -74,7 +86,7 @@ impl Stop {
     }
 
     /// Counts as dropped what was due before the end and was not started: at each of these instants, in order.
-    pub(super) fn let_go(&self, op: &Op, due: impl Iterator<Item = Mono>) {
+    pub(crate) fn let_go(&self, op: &Op, due: impl Iterator<Item = Mono>) {
         let Some(end) = *self.0.borrow() else { return };
         due.take_while(|at| *at < end).for_each(|at| drop(op.arrival(at)));
     }
@@ -82,8 +94,6 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::recorder::Recorder;
 
@@ -103,6 +113,20 @@ mod tests {
         stop.over(&env).await;
         assert!(env.now() == start + S * 10 && stop.is_over(&env));
         assert!(stop.before(&env, &mut timer, start + S * 9).await, "too late for what was missed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_never_ends_is_waited_for_no_longer_than_a_drain() {
+        let env = Env::seeded(1);
+        let start = env.now();
+        let after = |wait: Duration| {
+            let env = env.clone();
+            engine::tasks::spawn(async move { env.sleep(wait).await })
+        };
+        assert!(drained(&env, vec![after(S), after(S * 3)]).await);
+        assert_eq!(env.now(), start + S * 3);
+        assert!(!drained(&env, vec![after(S), after(DRAIN * 2)]).await);
+        assert_eq!(env.now(), start + S * 3 + DRAIN);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,12 +1,14 @@
 //! JetStream's requests and answers: what to send, how to read what comes back, and what it may be believed to say.
 //!
-//! Everything here is a function of bytes. [`requests`] writes subjects and bodies; [`puback`], [`message`], [`info`] and
-//! [`reply`] read answers; [`verdict`] holds the one table from error codes and statuses to yes, no and unknown. Nothing is
-//! decided from an error's text: the code alone decides. The one number that stands only in a text, the sequence of "wrong
-//! last sequence: 7", is read as data, and an error of that code without it is garbage.
+//! Everything here is a function of bytes. [`requests`] writes subjects and bodies; [`puback`], [`message`], [`direct`],
+//! [`info`] and [`reply`] read answers; [`verdict`] holds the one table from error codes and statuses to yes, no and unknown.
+//! Nothing is decided from an error's text: the code alone decides. The one number that stands only in a text, the sequence of
+//! "wrong last sequence: 7", is read as data, and an error of that code without it is garbage. One status needs its text to
+//! be believed at all: see [`verdict::batch_end`].
 //!
 //! Source: ADR-2 (API), ADR-8 (key-value), ADR-31 (direct get); shapes as nats-server 2.15.1 sends them.
 
+pub mod direct;
 pub mod info;
 pub mod message;
 pub mod puback;

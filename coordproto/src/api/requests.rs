@@ -37,6 +37,8 @@ pub fn consumer_delete_subject(into: &mut impl BufMut, stream: &str, consumer: &
 pub enum Verb {
     /// `STREAM.MSG.GET`, answered by the leader alone.
     MessageGet,
+    /// `DIRECT.GET`, answered by whichever member gets it, from its own copy. Only on a stream that allows it.
+    DirectGet,
     /// `STREAM.INFO`.
     Info,
     /// `STREAM.PURGE`.
@@ -57,6 +59,7 @@ impl Verb {
     fn name(self) -> &'static str {
         match self {
             Verb::MessageGet => "STREAM.MSG.GET",
+            Verb::DirectGet => "DIRECT.GET",
             Verb::Info => "STREAM.INFO",
             Verb::Purge => "STREAM.PURGE",
             Verb::Create => "STREAM.CREATE",
@@ -73,6 +76,19 @@ pub fn last_by_subject(into: &mut impl BufMut, subject: &str) {
     into.put_slice(br#"{"last_by_subj":"#);
     quoted(into, subject);
     into.put_slice(b"}");
+}
+
+/// `{"multi_last":["<filter>",...]}`: the last record of every subject that any filter matches, once. No bound on the
+/// sequence goes with it, since the server repeats such a bound in place of how far it has come.
+pub fn last_of_each(into: &mut impl BufMut, filters: &[impl AsRef<str>]) {
+    into.put_slice(br#"{"multi_last":["#);
+    for (n, filter) in filters.iter().enumerate() {
+        if n > 0 {
+            into.put_slice(b",");
+        }
+        quoted(into, filter.as_ref());
+    }
+    into.put_slice(b"]}");
 }
 
 /// `{"subjects_filter":"<filter>"}`: the first page of the subject index. The pages of one index are made one by one, so
@@ -410,6 +426,7 @@ mod tests {
     #[test]
     fn subjects_of_the_api() {
         assert_eq!(text(|b| stream_subject(b, Verb::MessageGet, "KV_t")), "$JS.API.STREAM.MSG.GET.KV_t");
+        assert_eq!(text(|b| stream_subject(b, Verb::DirectGet, "KV_t")), "$JS.API.DIRECT.GET.KV_t");
         assert_eq!(
             text(|b| consumer_create_subject(b, "KV_t", "c1", Some("$KV.t.>"))),
             "$JS.API.CONSUMER.CREATE.KV_t.c1.$KV.t.>"
@@ -424,9 +441,14 @@ mod tests {
             let read = |body: String| serde_json::from_str::<serde_json::Value>(&body).unwrap();
             assert_eq!(read(text(|b| last_by_subject(b, subject)))["last_by_subj"], subject);
             assert_eq!(read(text(|b| index(b, subject)))["subjects_filter"], subject);
+            assert_eq!(
+                read(text(|b| last_of_each(b, &[subject, "x"])))["multi_last"],
+                serde_json::json!([subject, "x"])
+            );
             let bounded = read(text(|b| purge(b, subject, Some(0))));
             assert_eq!((bounded["filter"].as_str(), bounded["seq"].as_u64()), (Some(subject), Some(1)));
         }
+        assert_eq!(text(|b| last_of_each(b, &["x"])), r#"{"multi_last":["x"]}"#);
         assert_eq!(text(|b| purge(b, "x", None)), r#"{"filter":"x"}"#);
         // One past the last sequence there is, as far as 64 bits can say it.
         assert_eq!(text(|b| purge(b, "x", Some(u64::MAX))), format!(r#"{{"filter":"x","seq":{}}}"#, u64::MAX));

@@ -132,6 +132,36 @@ pub fn leader_read(status: Option<u16>, payload: &[u8], subject: &str) -> Judged
     read(status, || message::parse(payload, subject), Ok, NO_MESSAGE)
 }
 
+/// What the status that ends a batch of direct gets says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchEnd {
+    /// What matches was sent, as far as the headers beside the status count it (204).
+    Counted,
+    /// Nothing matches (404).
+    Nothing,
+    /// More subjects match than a batch carries (413).
+    TooMany,
+}
+
+/// The status that ends a batch of direct gets, and the status line's text. Whatever else comes back, another member may
+/// answer better, and as with every read nothing is left open.
+///
+/// 404 has two meanings: nothing matches, or a record that matches could not be loaded, which says nothing about the rest.
+/// Only the text tells them apart, so the text is asked for, and with any other one the status is unknown.
+///
+/// # Errors
+/// Why there is no answer.
+pub fn batch_end(status: u16, text: Option<&str>) -> Result<BatchEnd, Cause> {
+    match (status, text) {
+        (204, _) => Ok(BatchEnd::Counted),
+        (404, Some("No Results")) => Ok(BatchEnd::Nothing),
+        (413, _) => Ok(BatchEnd::TooMany),
+        // 408 finds fault with the request, 412 with the server's version, 500 is the member's own trouble, and 503 means that
+        // no member listens: the stream is not there or does not allow direct gets, or none of its members is reached.
+        _ => Err(status_cause(status)),
+    }
+}
+
 /// The answer to a stream info request, held against what was known of the stream when it was asked.
 ///
 /// `None` is the meta leader's "no such stream" (10059). It may come from before the stream was made, or from a server that is
@@ -442,6 +472,22 @@ mod tests {
                 leader_read(None, text.as_bytes(), "a"),
                 Judged::Wait(Err(Doubt { cause: Cause::Garbage(_), landing: Landing::Settled }))
             ));
+        }
+    }
+
+    #[test]
+    fn a_batch_ends_with_one_of_three_statuses_and_no_other() {
+        for status in 0..1000 {
+            for text in [None, Some(""), Some("No Results"), Some("Message Not Found"), Some("EOB")] {
+                let want = match (status, text) {
+                    (204, _) => Ok(BatchEnd::Counted),
+                    (404, Some("No Results")) => Ok(BatchEnd::Nothing),
+                    (413, _) => Ok(BatchEnd::TooMany),
+                    (503, _) => Err(Cause::NoResponders),
+                    (code, _) => Err(Cause::Unavailable { code, err_code: 0 }),
+                };
+                assert_eq!(batch_end(status, text), want, "{status} {text:?}");
+            }
         }
     }
 

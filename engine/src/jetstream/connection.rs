@@ -10,7 +10,7 @@ use coordproto::api::verdict::Mark;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use super::counters::Snapshot;
+use super::counters::Stats;
 use super::desk::{Desk, Link};
 use crate::env::{Env, Mono};
 use crate::tasks::{self, Task};
@@ -185,7 +185,7 @@ impl Jetstream {
     }
 
     /// What this connection did so far.
-    pub fn stats(&self) -> Snapshot {
+    pub fn stats(&self) -> Stats {
         self.0.desk.counters.snapshot(self.0.desk.waiting())
     }
 

@@ -10,12 +10,12 @@ use coordproto::api::message::{self, Coordinates, KV_OPERATION, MARKER_REASON, M
 use coordproto::api::requests::{self, ConsumerConfig, PASS_HEARTBEAT};
 use coordproto::api::{Garbage, verdict};
 use futures_util::StreamExt;
-use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::connection::Jetstream;
 use super::counters::{Kind, add};
 use super::desk::Link;
+use super::direct::Record;
 use super::exchange::{Call, status};
 use super::meter::Meter;
 use crate::env::Mono;
@@ -79,9 +79,9 @@ impl Jetstream {
     ///
     /// # Errors
     /// As [`Jetstream::create_consumer`]; no consumer is left behind.
-    pub async fn pass(&self, stream: &str, filter: &str, by: Mono) -> Result<Pass, Unknown> {
+    pub async fn pass(&self, stream: &str, filter: &str, values: Values, by: Mono) -> Result<Pass, Unknown> {
         loop {
-            match self.open_pass(stream, filter, by.min(self.env().now() + OPENING)).await {
+            match self.open_pass(stream, filter, values, by.min(self.env().now() + OPENING)).await {
                 Err(unknown)
                     if matches!(unknown.cause, Cause::Timeout | Cause::Leaderless) && self.env().now() < by => {}
                 opened => return opened,
@@ -89,7 +89,7 @@ impl Jetstream {
         }
     }
 
-    async fn open_pass(&self, stream: &str, filter: &str, by: Mono) -> Result<Pass, Unknown> {
+    async fn open_pass(&self, stream: &str, filter: &str, values: Values, by: Mono) -> Result<Pass, Unknown> {
         let link = self.link();
         let inbox = self.client().new_inbox();
         let name = inbox.rsplit('.').next().unwrap_or(&inbox).to_owned();
@@ -113,25 +113,29 @@ impl Jetstream {
             to_deliver: 0,
             ended: false,
         };
-        let config = ConsumerConfig::pass(name, inbox, filter, ORPHAN);
+        let config = ConsumerConfig {
+            headers_only: values == Values::Without,
+            ..ConsumerConfig::pass(name, inbox, filter, ORPHAN)
+        };
         pass.to_deliver = self.create_consumer(stream, &config, by).await?;
         Ok(pass)
     }
 }
 
+/// What a pass delivers of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// Its value too.
+    With,
+    /// All but its value, which is empty then: a marker is still told from a record.
+    Without,
+}
+
 /// A record that a consumer delivered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Its subject.
-    pub subject: Subject,
-    /// Its revision.
-    pub revision: u64,
-    /// When the broker stored it.
-    pub time: Timestamp,
-    /// Its value; empty for a marker.
-    pub value: Bytes,
-    /// Set when it says that the record is gone.
-    pub marker: Option<Marker>,
+    /// The record.
+    pub record: Record,
     /// How many the consumer believed to have left after this one. It can be 0 too early while records are rewritten.
     pub pending: u64,
 }
@@ -213,14 +217,14 @@ impl Pass {
         self.delivered = at.consumer_seq;
         add(&self.jetstream.desk().counters.deliveries, 1);
         self.jetstream.learn(&self.stream, |mark| mark.raise(at.stream_seq));
-        Ok(Some(Delivery {
+        let record = Record {
             subject: message.subject,
             revision: at.stream_seq,
             time: at.time,
             value: message.payload,
             marker: message.headers.as_ref().and_then(marker),
-            pending: at.pending,
-        }))
+        };
+        Ok(Some(Delivery { record, pending: at.pending }))
     }
 
     /// A heartbeat says how far the consumer has come; a flow control message asks for an answer once everything before it

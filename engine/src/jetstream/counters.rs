@@ -1,6 +1,6 @@
 //! What one connection has asked for, and what came of it.
 //!
-//! Counts only grow, so the difference of two [`Snapshot`]s is what happened between them.
+//! Counts only grow, so the difference of two [`Stats`] is what happened between them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,6 +11,8 @@ pub enum Kind {
     Publish,
     /// A record from its stream's leader.
     LeaderRead,
+    /// A batch of records from any member of a stream's group.
+    Direct,
     /// A stream's description without subjects.
     Info,
     /// A page of a stream's subject index.
@@ -29,10 +31,11 @@ pub enum Kind {
     ConsumerDelete,
 }
 
-/// Every kind, in the order of [`Snapshot::requests`].
-pub const KINDS: [Kind; 10] = [
+/// Every kind, in the order of [`Stats::requests`].
+pub const KINDS: [Kind; 11] = [
     Kind::Publish,
     Kind::LeaderRead,
+    Kind::Direct,
     Kind::Info,
     Kind::Index,
     Kind::Purge,
@@ -61,9 +64,9 @@ impl Counters {
         add(&self.requests[kind as usize], 1);
     }
 
-    pub(super) fn snapshot(&self, in_flight: usize) -> Snapshot {
+    pub(super) fn snapshot(&self, in_flight: usize) -> Stats {
         let of = |counter: &AtomicU64| counter.load(Relaxed);
-        Snapshot {
+        Stats {
             requests: std::array::from_fn(|n| of(&self.requests[n])),
             resends: of(&self.resends),
             bytes_out: of(&self.bytes_out),
@@ -83,7 +86,7 @@ pub(super) fn add(counter: &AtomicU64, by: usize) {
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct Stats {
     /// Requests sent, by kind, without re-sends; ordered as [`KINDS`].
     pub requests: [u64; KINDS.len()],
     /// Reads asked again because no answer, or no good one, had come.
@@ -104,7 +107,7 @@ pub struct Snapshot {
     pub in_flight: usize,
 }
 
-impl Snapshot {
+impl Stats {
     /// Requests of one kind.
     pub fn of(&self, kind: Kind) -> u64 {
         self.requests[kind as usize]
@@ -117,8 +120,8 @@ impl Snapshot {
 
     /// What happened since `earlier`. The requests in flight are those of now.
     #[must_use]
-    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
-        Snapshot {
+    pub fn since(&self, earlier: &Stats) -> Stats {
+        Stats {
             requests: std::array::from_fn(|n| self.requests[n] - earlier.requests[n]),
             resends: self.resends - earlier.resends,
             bytes_out: self.bytes_out - earlier.bytes_out,

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::counters::{Counters, add};
-use super::waiters::{Delivery, Event, Key, NEVER, Tick, Waiters};
+use super::waiters::{Delivery, Event, Key, NEVER, Room, Tick, Waiters};
 use crate::env::{Env, Mono};
 
 /// The wheel's resolution. A deadline is kept to within it, never early.
@@ -72,11 +72,11 @@ impl Desk {
     }
 
     /// Starts waiting: the waiter, and the subject that replies to it carry.
-    pub(super) fn wait(&self, deadline: Mono, resend: Option<Mono>) -> (Waiting<'_>, Subject) {
+    pub(super) fn wait(&self, deadline: Mono, resend: Option<Mono>, room: Room) -> (Waiting<'_>, Subject) {
         let deadline = self.tick_after(deadline);
         let resend = resend.map_or(NEVER, |at| self.tick_after(at));
         let mut board = self.board.lock();
-        let key = board.waiters.insert(deadline, resend);
+        let key = board.waiters.insert(deadline, resend, room);
         let reply = carve(&mut board.block, |block| {
             block.put_slice(self.prefix.as_bytes());
             // Writing into a buffer that grows does not fail.
@@ -271,7 +271,7 @@ mod tests {
         let (desk, _wheel) = desk();
         for wait_ms in [0, 1, 5, 999, 7001] {
             let (start, wait) = (desk.env.now(), Duration::from_millis(wait_ms));
-            let (waiting, _) = desk.wait(start + wait, None);
+            let (waiting, _) = desk.wait(start + wait, None, Room::Answer);
             assert!(matches!(waiting.next().await, Event::Expired));
             let waited = desk.env.now().since(start);
             assert!(waited >= wait && waited <= wait + Duration::from_millis(2 * TICK_MS), "{wait:?} {waited:?}");
@@ -282,9 +282,9 @@ mod tests {
     async fn a_nearer_deadline_is_kept_while_the_wheel_sleeps_for_a_farther_one() {
         let (desk, _wheel) = desk();
         let start = desk.env.now();
-        let (far, _) = desk.wait(start + Duration::from_secs(3), None);
+        let (far, _) = desk.wait(start + Duration::from_secs(3), None, Room::Answer);
         desk.env.sleep(Duration::from_millis(100)).await;
-        let (near, _) = desk.wait(start + Duration::from_millis(200), None);
+        let (near, _) = desk.wait(start + Duration::from_millis(200), None, Room::Answer);
         assert!(matches!(near.next().await, Event::Expired));
         assert!(desk.env.now().since(start) < Duration::from_millis(220));
         far.end_by(start + Duration::from_millis(300));
@@ -295,7 +295,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_waiting_arms_no_timer() {
         let (desk, wheel) = desk();
-        let (waiting, _) = desk.wait(desk.env.now() + Duration::from_secs(1), None);
+        let (waiting, _) = desk.wait(desk.env.now() + Duration::from_secs(1), None, Room::Answer);
         drop(waiting);
         desk.env.sleep(Duration::from_secs(3600)).await;
         assert_eq!(desk.board.lock().looks_at, NEVER);
@@ -307,8 +307,8 @@ mod tests {
     async fn a_reply_finds_its_waiter_by_its_subject_alone() {
         let (desk, _wheel) = desk();
         let far = desk.env.now() + Duration::from_secs(3600);
-        let (first, to_first) = desk.wait(far, None);
-        let (second, to_second) = desk.wait(far, None);
+        let (first, to_first) = desk.wait(far, None, Room::Answer);
+        let (second, to_second) = desk.wait(far, None, Room::Answer);
         assert_eq!((&*to_first, &*to_second), ("_INBOX.x.0.0", "_INBOX.x.1.0"));
         drop(first);
         desk.deliver(message(to_first));
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(desk.counters.late.load(Relaxed), 7);
         desk.deliver(message(to_second));
         assert!(matches!(second.next().await, Event::Reply(_)));
-        let (_third, to_third) = desk.wait(far, None);
+        let (_third, to_third) = desk.wait(far, None, Room::Answer);
         assert_eq!(&*to_third, "_INBOX.x.0.1");
     }
 
@@ -329,7 +329,7 @@ mod tests {
         let mut link = desk.link.subscribe();
         desk.first_connected();
         assert_eq!(*link.borrow_and_update(), Link { up: true, losses: 0 });
-        let (waiting, _) = desk.wait(desk.env.now() + Duration::from_secs(3600), None);
+        let (waiting, _) = desk.wait(desk.env.now() + Duration::from_secs(3600), None, Room::Answer);
         desk.lost();
         assert!(matches!(waiting.next().await, Event::Failed));
         desk.first_connected();

@@ -18,7 +18,7 @@ use super::connection::Jetstream;
 use super::counters::{Kind, add};
 use super::desk::Waiting;
 use super::meter::Meter;
-use super::waiters::Event;
+use super::waiters::{Event, Room};
 use crate::env::Mono;
 
 /// What may be asked twice is asked again this long after the last time, and up to as long again after that.
@@ -41,7 +41,7 @@ pub(super) struct Call<'a> {
 
 impl Call<'_> {
     fn is_read(&self) -> bool {
-        matches!(self.kind, Kind::LeaderRead | Kind::Info | Kind::Index)
+        matches!(self.kind, Kind::LeaderRead | Kind::Direct | Kind::Info | Kind::Index)
     }
 
     /// Whether asking twice is the same as asking once. A consumer is made and removed by the name its client chose.
@@ -49,23 +49,23 @@ impl Call<'_> {
         self.is_read() || matches!(self.kind, Kind::ConsumerCreate | Kind::ConsumerDelete)
     }
 
-    fn unknown(&self, doubt: Doubt) -> Unknown {
+    pub(super) fn unknown(&self, doubt: Doubt) -> Unknown {
         Unknown { op: self.op, resource: self.resource.into(), cause: doubt.cause, landing: doubt.landing }
     }
 
     /// An unknown of a request that was never sent.
-    fn unsent(&self, cause: Cause) -> Unknown {
+    pub(super) fn unsent(&self, cause: Cause) -> Unknown {
         self.unknown(Doubt { cause, landing: Landing::Settled })
     }
 
     /// An unknown of a request that was sent and has no answer.
-    fn unanswered(&self, cause: Cause) -> Unknown {
+    pub(super) fn unanswered(&self, cause: Cause) -> Unknown {
         let landing = if self.is_read() { Landing::Settled } else { Landing::InFlight };
         self.unknown(Doubt { cause, landing })
     }
 
     /// The message to send. Only the first carries headers: what is sent again has none.
-    fn message(&mut self, reply: Subject) -> OutboundMessage {
+    pub(super) fn message(&mut self, reply: Subject) -> OutboundMessage {
         OutboundMessage {
             subject: self.subject.clone(),
             reply: Some(reply),
@@ -104,7 +104,7 @@ impl Jetstream {
     ) -> Result<T, Unknown> {
         let _permit = self.permit(&call).await?;
         let resend = call.repeats().then(|| self.next_resend());
-        let (waiting, reply) = self.desk().wait(call.by, resend);
+        let (waiting, reply) = self.desk().wait(call.by, resend, Room::Answer);
         // The waiter is in place before the link is looked at, so that a loss after the look ends it.
         if !self.connected() {
             return Err(call.unsent(Cause::Disconnected));
@@ -165,7 +165,7 @@ impl Jetstream {
 
     /// The server answers as many at once as its queue holds and drops the whole queue beyond that, so what is under way is
     /// bounded. Waiting for a turn counts against the deadline.
-    async fn permit<'a>(&'a self, call: &Call<'_>) -> Result<SemaphorePermit<'a>, Unknown> {
+    pub(super) async fn permit<'a>(&'a self, call: &Call<'_>) -> Result<SemaphorePermit<'a>, Unknown> {
         let turns: &Semaphore = if call.kind == Kind::Publish { self.publishes() } else { self.requests() };
         if let Ok(permit) = turns.try_acquire() {
             return Ok(permit);
@@ -178,7 +178,12 @@ impl Jetstream {
     }
 
     /// Hands a message to the connection's task. Until that has happened, nothing was sent.
-    async fn hand_over(&self, call: &Call<'_>, waiting: &Waiting<'_>, message: OutboundMessage) -> Result<(), Unknown> {
+    pub(super) async fn hand_over(
+        &self,
+        call: &Call<'_>,
+        waiting: &Waiting<'_>,
+        message: OutboundMessage,
+    ) -> Result<(), Unknown> {
         let mut handing = pin!(self.client().publish_message(message));
         poll_fn(|context| {
             loop {

@@ -11,9 +11,11 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
+use coordproto::api::direct::MOST_RECORDS;
+
 /// Buckets of the wheel: one per tick, and a waiter whose time is laps away shares a bucket with nearer ones.
 const BUCKETS: usize = 512;
-/// Replies kept for a waiter that has not come to look yet; more would only repeat.
+/// Replies kept for a waiter of one answer that has not come to look yet; more would only repeat.
 const MOST_REPLIES: usize = 4;
 const NONE: u32 = u32::MAX;
 
@@ -30,6 +32,24 @@ pub(crate) struct Key {
     pub(crate) slot: u32,
     /// How many waiters used the slot before this one, modulo 2^32.
     pub(crate) generation: u32,
+}
+
+/// How many replies are kept for a waiter that has not come to look yet. What comes beyond is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// One answer, and what may come beside it.
+    Answer,
+    /// All records of a batch and its end.
+    Batch,
+}
+
+impl Room {
+    fn replies(self) -> usize {
+        match self {
+            Room::Answer => MOST_REPLIES,
+            Room::Batch => MOST_RECORDS + 1,
+        }
+    }
 }
 
 /// What a waiter is told.
@@ -57,6 +77,7 @@ pub(crate) enum Delivery {
 struct Waiter<T> {
     generation: u32,
     live: bool,
+    room: Room,
     replies: VecDeque<T>,
     waker: Option<Waker>,
     deadline: Tick,
@@ -108,12 +129,13 @@ impl<T> Waiters<T> {
     }
 
     /// A new waiter that expires at `deadline` and is told at `resend`, if that comes first, to ask again.
-    pub(crate) fn insert(&mut self, deadline: Tick, resend: Tick) -> Key {
+    pub(crate) fn insert(&mut self, deadline: Tick, resend: Tick, room: Room) -> Key {
         let slot = if self.free == NONE {
             let slot = u32::try_from(self.slots.len()).expect("memory ends long before 2^32 waiters");
             self.slots.push(Waiter {
                 generation: 0,
                 live: false,
+                room,
                 replies: VecDeque::new(),
                 waker: None,
                 deadline,
@@ -133,6 +155,7 @@ impl<T> Waiters<T> {
         };
         let waiter = &mut self.slots[slot as usize];
         waiter.live = true;
+        waiter.room = room;
         (waiter.deadline, waiter.resend) = (deadline, resend);
         (waiter.resend_due, waiter.expired, waiter.failed) = (false, false, false);
         let key = Key { slot, generation: waiter.generation };
@@ -151,7 +174,11 @@ impl<T> Waiters<T> {
         let waiter = &mut self.slots[key.slot as usize];
         waiter.live = false;
         waiter.generation = waiter.generation.wrapping_add(1);
-        waiter.replies.clear();
+        match waiter.room {
+            Room::Answer => waiter.replies.clear(),
+            // The next one in the slot most likely waits for one answer.
+            Room::Batch => waiter.replies = VecDeque::new(),
+        }
         waiter.waker = None;
         waiter.next = free;
         self.free = key.slot;
@@ -161,7 +188,7 @@ impl<T> Waiters<T> {
     /// Hands a reply to the waiter it names.
     pub(crate) fn deliver(&mut self, key: Key, reply: T) -> Delivery {
         match self.find(key) {
-            Some(waiter) if waiter.replies.len() < MOST_REPLIES => {
+            Some(waiter) if waiter.replies.len() < waiter.room.replies() => {
                 waiter.replies.push_back(reply);
                 Delivery::Taken(waiter.waker.take())
             }

@@ -23,7 +23,7 @@ use super::{
     Bucket, BucketSpec, Changes, Expect, Listing, Names, OpenError, Put, Race, Store, Watch, Write, check_value,
 };
 use crate::env::{Env, Mono};
-use crate::jetstream::{self, Delivery, Jetstream, Pass, Tombstone};
+use crate::jetstream::{self, Jetstream, Pass, Record, Tombstone, Values};
 
 /// How long opening a bucket may take; a fresh cluster elects first.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
@@ -247,7 +247,7 @@ impl NatsBucket {
         mut index_answered: watch::Receiver<bool>,
         by: Mono,
     ) -> Result<(Collected, Pass), Unknown> {
-        let mut pass = self.jetstream.pass(&self.stream, &self.subject(filter.as_str()), by).await?;
+        let mut pass = self.jetstream.pass(&self.stream, &self.subject(filter.as_str()), Values::With, by).await?;
         let mut collected = Collected::new();
         let mut pending = pass.to_deliver();
         let mut heard = self.env().now();
@@ -265,7 +265,7 @@ impl NatsBucket {
             };
             heard = self.env().now();
             pending = delivery.pending;
-            let (key, version) = self.version(delivery);
+            let (key, version) = self.version(delivery.record);
             if let Some(key) = key {
                 collected.take(&key, version);
             }
@@ -273,10 +273,10 @@ impl NatsBucket {
         Ok((collected, pass))
     }
 
-    fn version(&self, delivery: Delivery) -> (Option<String>, Version) {
-        let key = delivery.subject.strip_prefix(&*self.prefix).map(str::to_owned);
-        let value = delivery.marker.is_none().then_some(delivery.value);
-        (key, Version { revision: delivery.revision, written: delivery.time, value })
+    fn version(&self, record: Record) -> (Option<String>, Version) {
+        let key = record.subject.strip_prefix(&*self.prefix).map(str::to_owned);
+        let value = record.marker.is_none().then_some(record.value);
+        (key, Version { revision: record.revision, written: record.time, value })
     }
 }
 
@@ -380,7 +380,7 @@ impl Changes for NatsChanges {
         loop {
             let by = self.bucket.env().now() + A_DAY;
             let delivery = self.pass.next(by).await.map_err(|u| u.during("watch", &*self.bucket.name))?;
-            let (name, version) = self.bucket.version(delivery);
+            let (name, version) = self.bucket.version(delivery.record);
             let Some(key) = name.and_then(|name| Key::parse(&name).ok()) else { continue };
             if is_news(version.revision, self.known.get(&key).copied(), self.index_seq) {
                 return Ok((key, version));

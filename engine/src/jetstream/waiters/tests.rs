@@ -20,9 +20,9 @@ fn tick<T>(waiters: &mut Waiters<T>, now: Tick) -> usize {
 #[test]
 fn a_reply_reaches_its_waiter_and_a_late_one_nobody() {
     let mut waiters = Waiters::with_capacity(4);
-    let first = waiters.insert(10, NEVER);
+    let first = waiters.insert(10, NEVER, Room::Answer);
     waiters.remove(first);
-    let second = waiters.insert(10, NEVER);
+    let second = waiters.insert(10, NEVER, Room::Answer);
     assert_eq!(first.slot, second.slot);
     assert!(matches!(waiters.deliver(first, "late"), Delivery::Late));
     assert!(matches!(waiters.deliver(second, "good"), Delivery::Taken(_)));
@@ -42,7 +42,7 @@ fn whoever_looks_later_is_woken_for_what_came_before_and_what_comes_after() {
     let woken = Arc::new(Woken(AtomicUsize::new(0)));
     let waker = Waker::from(woken.clone());
     let mut waiters = Waiters::with_capacity(2);
-    let (early, late) = (waiters.insert(10, NEVER), waiters.insert(10, NEVER));
+    let (early, late) = (waiters.insert(10, NEVER, Room::Answer), waiters.insert(10, NEVER, Room::Answer));
     waiters.deliver(early, "early");
     waiters.wake_for(early, &waker);
     assert_eq!(woken.0.load(Ordering::Relaxed), 1, "it is there already");
@@ -58,7 +58,7 @@ fn whoever_looks_later_is_woken_for_what_came_before_and_what_comes_after() {
 #[test]
 fn every_reply_to_one_question_is_seen_until_the_end() {
     let mut waiters = Waiters::with_capacity(1);
-    let key = waiters.insert(10, NEVER);
+    let key = waiters.insert(10, NEVER, Room::Answer);
     for n in 0..MOST_REPLIES + 2 {
         let taken = matches!(waiters.deliver(key, n), Delivery::Taken(_));
         assert_eq!(taken, n < MOST_REPLIES);
@@ -71,9 +71,30 @@ fn every_reply_to_one_question_is_seen_until_the_end() {
 }
 
 #[test]
+fn a_batch_finds_room_for_all_of_it_and_leaves_none_behind() {
+    let mut waiters = Waiters::with_capacity(1);
+    let key = waiters.insert(10, NEVER, Room::Batch);
+    for n in 0..MOST_RECORDS + 2 {
+        let taken = matches!(waiters.deliver(key, n), Delivery::Taken(_));
+        assert_eq!(taken, n <= MOST_RECORDS, "{n}");
+    }
+    for n in 0..=MOST_RECORDS {
+        assert_eq!(look(&mut waiters, key), Poll::Ready(Event::Reply(n)));
+    }
+    assert_eq!(look(&mut waiters, key), Poll::Pending);
+    waiters.deliver(key, 0);
+    waiters.remove(key);
+    assert_eq!(waiters.slots[0].replies.capacity(), 0);
+    // The slot is as narrow as ever for the next one.
+    let next = waiters.insert(10, NEVER, Room::Answer);
+    let taken = (0..MOST_RECORDS).filter(|n| matches!(waiters.deliver(next, *n), Delivery::Taken(_)));
+    assert_eq!((next.slot, taken.count()), (key.slot, MOST_REPLIES));
+}
+
+#[test]
 fn a_waiter_asks_again_until_its_deadline() {
     let mut waiters = Waiters::<()>::with_capacity(1);
-    let key = waiters.insert(50, 20);
+    let key = waiters.insert(50, 20, Room::Answer);
     assert_eq!(waiters.next_due(), Some(20));
     assert_eq!(look(&mut waiters, key), Poll::Pending);
     tick(&mut waiters, 19);
@@ -90,7 +111,7 @@ fn a_waiter_asks_again_until_its_deadline() {
 #[test]
 fn a_shortened_deadline_is_kept_and_a_lengthened_one_is_not() {
     let mut waiters = Waiters::<()>::with_capacity(1);
-    let key = waiters.insert(1000, 20);
+    let key = waiters.insert(1000, 20, Room::Answer);
     waiters.end_by(key, 30);
     waiters.end_by(key, 500);
     assert_eq!(tick(&mut waiters, 29), 0);
@@ -103,7 +124,7 @@ fn a_shortened_deadline_is_kept_and_a_lengthened_one_is_not() {
 fn a_deadline_laps_away_is_kept_to_the_tick() {
     for deadline in [1, 511, 512, 513, 1024, 5000] {
         let mut waiters = Waiters::<()>::with_capacity(1);
-        let key = waiters.insert(deadline, NEVER);
+        let key = waiters.insert(deadline, NEVER, Room::Answer);
         let mut now = 0;
         while let Some(next) = waiters.next_due() {
             assert!(next > now && next <= deadline, "{deadline}");
@@ -118,7 +139,7 @@ fn a_deadline_laps_away_is_kept_to_the_tick() {
 #[test]
 fn a_jump_over_many_laps_expires_everything_due() {
     let mut waiters = Waiters::<()>::with_capacity(2000);
-    let keys: Vec<Key> = (1..2000).map(|deadline| waiters.insert(deadline, NEVER)).collect();
+    let keys: Vec<Key> = (1..2000).map(|deadline| waiters.insert(deadline, NEVER, Room::Answer)).collect();
     tick(&mut waiters, 1500);
     for (key, deadline) in keys.into_iter().zip(1..) {
         let expired = look(&mut waiters, key) == Poll::Ready(Event::Expired);
@@ -129,7 +150,7 @@ fn a_jump_over_many_laps_expires_everything_due() {
 #[test]
 fn a_lost_connection_ends_everybody_at_once() {
     let mut waiters = Waiters::with_capacity(3);
-    let keys: Vec<Key> = (0..3).map(|_| waiters.insert(10, 5)).collect();
+    let keys: Vec<Key> = (0..3).map(|_| waiters.insert(10, 5, Room::Answer)).collect();
     for key in &keys {
         assert_eq!(look(&mut waiters, *key), Poll::Pending);
     }
@@ -141,7 +162,7 @@ fn a_lost_connection_ends_everybody_at_once() {
     assert_eq!(look(&mut waiters, keys[1]), Poll::Ready(Event::Reply(7)));
     assert_eq!(look(&mut waiters, keys[1]), Poll::Ready(Event::Failed));
     assert_eq!(waiters.next_due(), None);
-    let later = waiters.insert(20, NEVER);
+    let later = waiters.insert(20, NEVER, Room::Answer);
     assert_eq!(look(&mut waiters, later), Poll::Pending);
 }
 
@@ -152,7 +173,8 @@ fn timed_out_requests_leave_nothing_behind() {
     let room = waiters.slots.capacity();
     let mut now = 0;
     for _ in 0..100 {
-        let keys: Vec<Key> = (0..1000).map(|n| waiters.insert(now + 1 + n % 700, now + 1 + n % 50)).collect();
+        let keys: Vec<Key> =
+            (0..1000).map(|n| waiters.insert(now + 1 + n % 700, now + 1 + n % 50, Room::Answer)).collect();
         now += 700;
         tick(&mut waiters, now);
         for key in keys {
@@ -176,7 +198,7 @@ fn the_task_that_looked_last_is_the_one_woken() {
     }
     let (first, second) = (Arc::new(Count(AtomicUsize::new(0))), Arc::new(Count(AtomicUsize::new(0))));
     let mut waiters = Waiters::with_capacity(1);
-    let key = waiters.insert(10, NEVER);
+    let key = waiters.insert(10, NEVER, Room::Answer);
     for count in [&first, &second] {
         let waker = Waker::from(count.clone());
         assert_eq!(waiters.poll(key, &mut Context::from_waker(&waker)), Poll::Pending);
@@ -190,7 +212,7 @@ fn the_task_that_looked_last_is_the_one_woken() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Insert { lasts: Tick, resend: Tick },
+    Insert { lasts: Tick, resend: Tick, room: Room },
     Deliver(usize),
     Remove(usize),
     Look(usize),
@@ -202,8 +224,10 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let any = 0usize..64;
+    let room = prop_oneof![3 => Just(Room::Answer), 1 => Just(Room::Batch)];
     prop_oneof![
-        4 => (0u64..1500, prop_oneof![Just(NEVER), 0u64..300]).prop_map(|(lasts, resend)| Step::Insert { lasts, resend }),
+        4 => (0u64..1500, prop_oneof![Just(NEVER), 0u64..300], room)
+            .prop_map(|(lasts, resend, room)| Step::Insert { lasts, resend, room }),
         4 => any.clone().prop_map(Step::Deliver),
         3 => any.clone().prop_map(Step::Remove),
         3 => any.clone().prop_map(Step::Look),
@@ -219,7 +243,7 @@ proptest! {
     /// key is given twice, and nothing is left at the end.
     #[test]
     fn any_interleaving_keeps_every_waiter_to_itself(steps in proptest::collection::vec(step(), 1..300)) {
-        struct Model { deadline: Tick, sent: VecDeque<u64>, failed: bool }
+        struct Model { deadline: Tick, room: Room, sent: VecDeque<u64>, failed: bool }
         let mut waiters = Waiters::with_capacity(8);
         let (mut issued, mut seen) = (Vec::new(), HashSet::new());
         let mut model: HashMap<Key, Model> = HashMap::new();
@@ -227,17 +251,17 @@ proptest! {
         for step in steps {
             let pick = |n: usize| issued.get(n % issued.len().max(1)).copied();
             match step {
-                Step::Insert { lasts, resend } => {
-                    let key = waiters.insert(now + lasts, now.saturating_add(resend));
+                Step::Insert { lasts, resend, room } => {
+                    let key = waiters.insert(now + lasts, now.saturating_add(resend), room);
                     prop_assert!(seen.insert(key), "a key was given twice");
                     issued.push(key);
-                    model.insert(key, Model { deadline: now + lasts, sent: VecDeque::new(), failed: false });
+                    model.insert(key, Model { deadline: now + lasts, room, sent: VecDeque::new(), failed: false });
                 }
                 Step::Deliver(n) => if let Some(key) = pick(n) {
                     serial += 1;
                     let taken = matches!(waiters.deliver(key, serial), Delivery::Taken(_));
                     match model.get_mut(&key) {
-                        Some(m) if m.sent.len() < MOST_REPLIES => { prop_assert!(taken); m.sent.push_back(serial); }
+                        Some(m) if m.sent.len() < m.room.replies() => { prop_assert!(taken); m.sent.push_back(serial); }
                         _ => prop_assert!(!taken),
                     }
                 },

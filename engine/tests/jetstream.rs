@@ -13,7 +13,7 @@ use coordproto::api::verdict::Created;
 use coordproto::api::{Leadership, Marker, Put, Race, Stored};
 use engine::broker::{Cluster, Member, Settings};
 use engine::env::Env;
-use engine::jetstream::{Jetstream, Kind, Meter, Options, Tombstone, Write};
+use engine::jetstream::{Jetstream, Kind, Meter, Options, Tombstone, Values, Write};
 use engine::tasks;
 use futures_util::StreamExt;
 
@@ -218,12 +218,12 @@ async fn a_pass_delivers_every_record_and_then_every_change() {
     }
     stored(put(&js, "a.000", Write { tombstone: Some(Tombstone::Delete), ..Write::at(1) }, "").await);
     stored(put(&js, "b.other", Write::at(0), "v").await);
-    let mut pass = js.pass(STREAM, "$KV.t.a.>", js.deadline()).await.unwrap();
+    let mut pass = js.pass(STREAM, "$KV.t.a.>", Values::With, js.deadline()).await.unwrap();
     assert_eq!(pass.to_deliver(), 300);
     let mut seen = Vec::new();
     loop {
         let delivery = pass.next(js.deadline()).await.unwrap();
-        seen.push((delivery.subject.to_string(), delivery.marker));
+        seen.push((delivery.record.subject.to_string(), delivery.record.marker));
         if delivery.pending == 0 {
             break;
         }
@@ -234,12 +234,12 @@ async fn a_pass_delivers_every_record_and_then_every_change() {
     assert_eq!(seen[299], ("$KV.t.a.299".to_owned(), None));
     let change = stored(put(&js, "a.007", Write::default(), "new").await);
     let delivery = pass.next(js.deadline()).await.unwrap();
-    assert_eq!((delivery.revision, &delivery.value[..]), (change, &b"new"[..]));
+    assert_eq!((delivery.record.revision, &delivery.record.value[..]), (change, &b"new"[..]));
     // A deadline does not end a pass.
     let soon = pass.next(js.env().now()).await.unwrap_err();
     assert_eq!(soon.cause, Cause::Timeout);
     let change = stored(put(&js, "a.008", Write::default(), "new").await);
-    assert_eq!(pass.next(js.deadline()).await.unwrap().revision, change);
+    assert_eq!(pass.next(js.deadline()).await.unwrap().record.revision, change);
     pass.end(js.deadline()).await.unwrap();
     assert_eq!(consumers(&js).await, 0);
 }
@@ -252,7 +252,7 @@ async fn consumers(js: &Jetstream) -> u64 {
 async fn a_pass_that_is_dropped_leaves_no_consumer_behind() {
     let server = server().await;
     let js = bucket(&server).await;
-    drop(js.pass(STREAM, "$KV.t.>", js.deadline()).await.unwrap());
+    drop(js.pass(STREAM, "$KV.t.>", Values::With, js.deadline()).await.unwrap());
     until(&js, async || consumers(&js).await == 0).await;
 }
 
@@ -266,7 +266,7 @@ async fn a_pass_that_took_several_consumers_leaves_one() {
     server.freeze();
     let opening = {
         let js = js.clone();
-        tasks::spawn(async move { js.pass(STREAM, "$KV.t.>", js.deadline()).await.unwrap() })
+        tasks::spawn(async move { js.pass(STREAM, "$KV.t.>", Values::With, js.deadline()).await.unwrap() })
     };
     until(&js, async || js.stats().of(Kind::ConsumerCreate) == 2 && js.stats().resends >= 2).await;
     server.thaw();
@@ -284,7 +284,7 @@ async fn a_pass_that_took_several_consumers_leaves_one() {
 async fn a_lost_connection_ends_what_is_under_way_and_comes_back() {
     let server = server().await;
     let js = bucket(&server).await;
-    let mut pass = js.pass(STREAM, "$KV.t.>", js.deadline()).await.unwrap();
+    let mut pass = js.pass(STREAM, "$KV.t.>", Values::With, js.deadline()).await.unwrap();
     let mut link = js.link();
     // Frozen, the server answers nothing, so that all of these are under way when it dies.
     server.freeze();

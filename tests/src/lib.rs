@@ -8,6 +8,8 @@
 mod brokers;
 pub mod cases;
 mod fixture;
+mod links;
 
 pub use brokers::Brokers;
 pub use fixture::{Fixture, class, eventually, held, refused, resource, terms};
+pub use links::Links;

@@ -86,11 +86,11 @@ impl Config<'_> {
                 format!("    \"nats-route://{ROUTE_USER}:{route}@{dialled}/{index}\"\n")
             };
             let all: Vec<_> = (0..all.len()).map(entry).collect();
-            // Members tell each other where a third one listens, and whoever has no route to it yet dials there. Where the
-            // listed routes are the only ones that may be used, they tell of a port that refuses; and clients are told of no
-            // other member, so that each stays on the side that it chose. One connection for each pair, not a pool.
+            // Members tell each other where a third one listens, and whoever has no route to it then dials there. Where the
+            // listed routes are the only ones to be used, they tell of a port that refuses; and clients are told of no other
+            // member, so that each stays with those that it chose.
             let advertised = self.advertised.map_or_else(String::new, |address| {
-                format!("\x20 advertise: \"{address}\"\n\x20 no_advertise: true\n\x20 pool_size: -1\n")
+                format!("\x20 advertise: \"{address}\"\n\x20 no_advertise: true\n")
             });
             text.push_str(&format!(
                 "cluster {{\n\

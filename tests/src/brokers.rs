@@ -12,7 +12,7 @@ use engine::store::nats::Nats;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::eventually;
+use crate::{Links, eventually};
 
 /// How long one question to a broker may take. One that is asked between two leaders is never answered, and whoever needs an
 /// answer asks again.
@@ -36,8 +36,19 @@ pub struct Brokers {
 impl Brokers {
     /// Starts that many members and waits until they serve.
     pub async fn start(members: u8) -> Brokers {
+        Brokers::start_as(Settings::new(members)).await
+    }
+
+    /// Starts that many members whose links to each other can be cut, and waits until they serve.
+    pub async fn start_with_links(members: u8) -> (Brokers, Links) {
+        let links = Links::new();
+        let settings = Settings { routes: links.routes(), ..Settings::new(members) };
+        (Brokers::start_as(settings).await, links)
+    }
+
+    async fn start_as(settings: Settings) -> Brokers {
         let env = Env::system();
-        let cluster = Cluster::start(Settings::new(members), env.clone()).await.expect("the brokers start");
+        let cluster = Cluster::start(settings, env.clone()).await.expect("the brokers start");
         let access = cluster.access();
         let options = access.connect_options().await.expect("credentials");
         // The test goes on asking when the member that it is connected to is frozen.
@@ -107,8 +118,41 @@ impl Brokers {
 
     /// Makes the leader of a stream hand over; false when it did not say that it did.
     pub async fn step_down(&self, stream: &str) -> bool {
-        let answer = self.ask(&format!("STREAM.LEADER.STEPDOWN.{stream}"), &json!({})).await;
+        self.hand_over(stream, &json!({})).await
+    }
+
+    /// Makes `member` the leader of a stream.
+    pub async fn lead(&self, stream: &str, member: &Member) {
+        let preferred = json!({"placement": {"preferred": member.name()}});
+        eventually(&self.env, &format!("{} leads {stream}", member.name()), || async {
+            let leads = self.leader(stream).await.name() == member.name();
+            if !leads {
+                // Refused or unheard, it is asked for again.
+                self.hand_over(stream, &preferred).await;
+            }
+            leads.then_some(())
+        })
+        .await;
+    }
+
+    async fn hand_over(&self, stream: &str, body: &Value) -> bool {
+        let answer = self.ask(&format!("STREAM.LEADER.STEPDOWN.{stream}"), body).await;
         answer.is_some_and(|answer| answer["success"] == true)
+    }
+
+    /// The member that leads the members' own group, which creates streams and consumers.
+    pub async fn meta_leader(&self) -> &Member {
+        let access = self.cluster.system_access();
+        let options = access.connect_options().await.expect("credentials");
+        let system = options.connect(access.urls()).await.expect("connected");
+        eventually(&self.env, "the members have a leader", || async {
+            let request = system.request("$SYS.REQ.SERVER.PING.JSZ", Default::default());
+            let reply = self.env.within(self.env.now() + ASK_WITHIN, request).await.ok()?.ok()?;
+            let answer: Value = serde_json::from_slice(&reply.payload).expect("JSON");
+            let name = answer["data"]["meta_cluster"]["leader"].as_str()?;
+            self.members().iter().find(|member| member.name() == name)
+        })
+        .await
     }
 
     /// How many consumers a stream has.

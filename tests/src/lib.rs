@@ -8,6 +8,8 @@
 mod brokers;
 pub mod cases;
 mod fixture;
+mod links;
 
 pub use brokers::Brokers;
 pub use fixture::{Fixture, class, eventually, held, list, refused, resource, terms, watch};
+pub use links::Links;

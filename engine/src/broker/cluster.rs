@@ -15,6 +15,7 @@ use super::ports::Port;
 use super::process::{Exit, Slot, Spawner};
 use super::ready::Prober;
 use super::resolve::resolve;
+use super::routes::Routes;
 use super::{BrokerError, Settings, Storage, Store, SyncInterval};
 use crate::env::Env;
 
@@ -35,6 +36,8 @@ pub struct Cluster {
     system: Access,
     storage: Storage,
     exits: watch::Receiver<Vec<Exit>>,
+    /// Where members say that they listen when their routes are somebody else's, and nobody does.
+    _nowhere: Option<Port>,
     env: Env,
 }
 
@@ -68,7 +71,7 @@ impl Cluster {
 
     /// Everything but the processes.
     async fn assemble(settings: Settings, env: Env) -> Result<Cluster, BrokerError> {
-        let Settings { members: count, store, sync, ready_within, lookup } = settings;
+        let Settings { members: count, store, sync, ready_within, lookup, routes: reach } = settings;
         let binary = resolve(&lookup, &env).await?;
         let (directory, storage) = match &store {
             Store::Kept(path) => (Directory::kept(path, count, &env).await?, Storage::File),
@@ -88,7 +91,11 @@ impl Cluster {
         let reserve = || Port::reserve().map_err(system_error("reserve a loopback port"));
         let clients: Vec<Port> = (0..count).map(|_| reserve()).collect::<Result<_, _>>()?;
         let routes: Vec<Port> = (0..if count == 1 { 0 } else { count }).map(|_| reserve()).collect::<Result<_, _>>()?;
-        let route_addresses: Vec<_> = routes.iter().map(Port::address).collect();
+        let nowhere = match reach {
+            Routes::Direct => None,
+            Routes::Through(_) => Some(reserve()?),
+        };
+        let listening: Vec<_> = routes.iter().map(Port::address).collect();
         let urls: Vec<String> = clients.iter().map(|port| member::url(port.address())).collect();
 
         let (exit_sender, exits) = watch::channel(Vec::new());
@@ -101,10 +108,12 @@ impl Cluster {
             let home = directory.member(&name)?;
             let config = home.join("nats.conf");
             let route = routes.next();
+            let dialled = reach.dialled(index, &listening);
             let written = Config {
                 name: &name,
                 client: client.address(),
-                routes: route.as_ref().map(|_| (route_addresses.as_slice(), index)),
+                routes: route.as_ref().map(|_| (dialled.as_slice(), index)),
+                advertised: nowhere.as_ref().map(Port::address),
                 sync,
                 passwords: &passwords,
             };
@@ -129,7 +138,7 @@ impl Cluster {
         }
         let access = Access::embedded(urls.clone(), USER, &passwords.user);
         let system = Access::embedded(urls, SYSTEM_USER, &passwords.system);
-        Ok(Cluster { members, directory, access, system, storage, exits, env })
+        Ok(Cluster { members, directory, access, system, storage, exits, _nowhere: nowhere, env })
     }
 
     /// The servers, in the order of their names.

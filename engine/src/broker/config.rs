@@ -40,9 +40,11 @@ impl Passwords {
 pub(super) struct Config<'a> {
     pub(super) name: &'a str,
     pub(super) client: SocketAddr,
-    /// Every member's route port, in the order of the members, and which of them is this one's; `None` for a server on its
-    /// own.
+    /// Where this member reaches every member's route port, in the order of the members, and which of them is its own;
+    /// `None` for a server on its own.
     pub(super) routes: Option<(&'a [SocketAddr], usize)>,
+    /// Where others are told that its route port is, if that is not where it listens.
+    pub(super) advertised: Option<SocketAddr>,
     pub(super) sync: SyncInterval,
     pub(super) passwords: &'a Passwords,
 }
@@ -84,11 +86,18 @@ impl Config<'_> {
                 format!("    \"nats-route://{ROUTE_USER}:{route}@{dialled}/{index}\"\n")
             };
             let all: Vec<_> = (0..all.len()).map(entry).collect();
+            // Members tell each other where a third one listens, and whoever has no route to it then dials there. Where the
+            // listed routes are the only ones to be used, they tell of a port that refuses; and clients are told of no other
+            // member, so that each stays with those that it chose.
+            let advertised = self.advertised.map_or_else(String::new, |address| {
+                format!("\x20 advertise: \"{address}\"\n\x20 no_advertise: true\n")
+            });
             text.push_str(&format!(
                 "cluster {{\n\
                  \x20 name: \"crewlet\"\n\
                  \x20 listen: \"{own}\"\n\
                  \x20 authorization {{ user: \"{ROUTE_USER}\", password: \"{route}\" }}\n\
+                 {advertised}\
                  \x20 routes: [\n{}\x20 ]\n\
                  }}\n",
                 all.concat(),
@@ -111,21 +120,62 @@ impl Config<'_> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
+    use parking_lot::Mutex;
+
+    use super::super::routes::{Route, Routes};
     use super::*;
+
+    fn ports(from: u16) -> Vec<SocketAddr> {
+        (from..from + 5).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect()
+    }
+
+    /// The file of the member `own`, and the lines in it that are routes.
+    fn rendered(routes: &[SocketAddr], own: usize, advertised: Option<SocketAddr>) -> (String, BTreeSet<String>) {
+        let passwords = Passwords::random().unwrap();
+        let (sync, client) = (SyncInterval::Always, routes[own]);
+        let routes = Some((routes, own));
+        let text = Config { name: "n", client, routes, advertised, sync, passwords: &passwords }.render();
+        let listed = text.lines().filter(|line| line.contains("nats-route://")).map(str::to_owned).collect();
+        (text, listed)
+    }
 
     #[test]
     fn every_member_lists_as_many_routes_as_there_are_members_and_none_twice() {
-        let ports: Vec<SocketAddr> = (1..=5).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
-        let passwords = Passwords::random().unwrap();
+        let ports = ports(1);
         for own in 0..ports.len() {
-            let sync = SyncInterval::Always;
-            let routes = Some((ports.as_slice(), own));
-            let text = Config { name: "n", client: ports[own], routes, sync, passwords: &passwords }.render();
-            let listed: BTreeSet<&str> = text.lines().filter(|line| line.contains("nats-route://")).collect();
+            let (text, listed) = rendered(&ports, own, None);
             assert_eq!(listed.len(), ports.len(), "{text}");
             let dialled = |port: &SocketAddr| listed.iter().any(|line| line.contains(&format!("@{port}/")));
             assert!(ports[..=own].iter().all(dialled) && !ports[own + 1..].iter().any(dialled), "{text}");
+            assert!(!text.contains("advertise"), "{text}");
         }
+    }
+
+    /// Each pair of members has one way to each other, the file names no other, and nobody is told of the port behind it.
+    #[test]
+    fn members_whose_routes_are_somebody_elses_learn_of_no_other_way() {
+        let (listening, instead) = (ports(1), ports(101));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let through = Routes::Through(Arc::new({
+            let (asked, instead) = (asked.clone(), instead.clone());
+            move |route| {
+                asked.lock().push(route);
+                instead[route.to]
+            }
+        }));
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 200));
+        for own in 0..listening.len() {
+            let (text, listed) = rendered(&through.dialled(own, &listening), own, Some(nowhere));
+            assert_eq!(listed.len(), listening.len(), "{text}");
+            let dialled = |port: &SocketAddr| listed.iter().any(|line| line.contains(&format!("@{port}/")));
+            assert!(instead[..own].iter().all(dialled) && dialled(&listening[own]), "{text}");
+            assert!(!listening.iter().filter(|port| **port != listening[own]).any(dialled), "{text}");
+            assert!(text.contains("advertise: \"127.0.0.1:200\"\n"), "{text}");
+        }
+        let pairs = (0..listening.len()).flat_map(|from| (0..from).map(move |to| (from, to)));
+        let pairs: Vec<Route> = pairs.map(|(from, to)| Route { from, to, address: listening[to] }).collect();
+        assert_eq!(*asked.lock(), pairs);
     }
 }

@@ -18,6 +18,7 @@ mod process;
 mod provision;
 mod ready;
 mod resolve;
+mod routes;
 mod secret;
 mod wheel;
 
@@ -33,6 +34,7 @@ pub use cluster::Cluster;
 pub use member::Member;
 pub use process::Exit;
 pub use resolve::{Binary, Lookup, Source, Tried, Unresolved, resolve};
+pub use routes::{Route, Routes};
 pub use secret::Secret;
 
 /// What to start.
@@ -48,6 +50,8 @@ pub struct Settings {
     pub ready_within: Duration,
     /// Where nats-server is looked for.
     pub lookup: Lookup,
+    /// How the members reach each other. Fault tests change it, nobody else does.
+    pub routes: Routes,
 }
 
 impl Settings {
@@ -60,6 +64,7 @@ impl Settings {
             sync: SyncInterval::Always,
             ready_within: Duration::from_secs(30),
             lookup: Lookup::system(),
+            routes: Routes::Direct,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The leases on brokers that things happen to: members killed, frozen, restarted and deposed, holders that die or stall.
+//! The leases on brokers that things happen to: members killed, frozen, restarted, deposed and cut off, holders that die or
+//! stall.
 //!
 //! Tests that leave the members alone share one cluster and run beside each other. A test that does something to a member has
 //! the machine to itself and brokers of its own.
@@ -7,6 +8,7 @@ mod expiry;
 mod listings;
 mod opening;
 mod outage;
+mod partition;
 mod storm;
 mod takeover;
 
@@ -17,7 +19,7 @@ use coordproto::answer::{Error, Unknown};
 use engine::lease::{Claim, Lease, Leases, Renew, Terms};
 use engine::store::nats::Nats;
 use parking_lot::RwLock;
-use tests::{Brokers, eventually};
+use tests::{Brokers, Links, eventually};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
@@ -40,6 +42,15 @@ fn alone(members: u8, test: impl AsyncFnOnce(&Brokers)) {
     Runtime::new().expect("a runtime").block_on(async {
         let brokers = Brokers::start(members).await;
         Box::pin(test(&brokers)).await;
+    });
+}
+
+/// The same, of brokers whose links to each other the test may cut.
+fn alone_with_links(members: u8, test: impl AsyncFnOnce(&Brokers, &Links)) {
+    let _machine = MACHINE.write();
+    Runtime::new().expect("a runtime").block_on(async {
+        let (brokers, links) = Brokers::start_with_links(members).await;
+        Box::pin(test(&brokers, &links)).await;
     });
 }
 

@@ -16,7 +16,7 @@ fn certification(c: &mut Criterion) {
         let clock = "2026-01-02T03:04:05Z".parse().expect("an instant");
         let version =
             |n: usize| Version { revision: n as u64 + 1, written: clock, value: Some(benches::record().encode()) };
-        let index = Index::new(names.clone(), keys as u64, clock);
+        let index = Index::of_keys(names.clone(), keys as u64, clock);
         let delivered = || {
             let mut collected = Collected::default();
             for (n, name) in names.iter().enumerate().filter(|(n, _)| n % LOST != 0) {

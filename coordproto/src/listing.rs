@@ -9,12 +9,13 @@
 //! The second proves a copy by a barrier: a write that a quorum acknowledged with the sequence S inside the listing. A copy
 //! that holds the barrier at S or later holds everything that was committed up to S, whoever keeps it. See [`prove`].
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
 use crate::answer::Cause;
+use crate::api::Subjects;
 use crate::key::{Filter, Key};
 
 /// The most keys under one filter that an index read names on one page, and so the most that a listing certifies: the
@@ -56,27 +57,70 @@ pub struct Version {
     pub value: Option<Bytes>,
 }
 
-/// The leader's index of a filter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The leader's index of a filter: the names of its keys, removal markers included, in order and each once.
+#[derive(Clone, Debug)]
 pub struct Index {
-    /// Keys with a revision, removal markers included, in order.
-    pub keys: Vec<Key>,
+    names: Names,
     /// The stream's last sequence: how far the leader had come.
     pub last_seq: u64,
     /// The broker's clock when it answered.
     pub clock: Timestamp,
 }
 
+/// A large index stays where it stands in the reply that brought it.
+#[derive(Clone, Debug)]
+enum Names {
+    Keys(Vec<Key>),
+    /// Subjects, and the length of what stands before the key in each.
+    Subjects(Subjects, usize),
+}
+
 impl Index {
-    /// An index of these keys, put in order.
-    pub fn new(mut keys: Vec<Key>, last_seq: u64, clock: Timestamp) -> Index {
+    /// An index of these keys.
+    pub fn of_keys(mut keys: Vec<Key>, last_seq: u64, clock: Timestamp) -> Index {
         keys.sort_unstable();
-        Index { keys, last_seq, clock }
+        keys.dedup();
+        Index { names: Names::Keys(keys), last_seq, clock }
     }
 
-    /// Whether it names `key`.
-    pub fn names(&self, key: &Key) -> bool {
-        self.keys.binary_search(key).is_ok()
+    /// An index of these subjects, in each of which `prefix` stands before the key.
+    pub fn of_subjects(subjects: Subjects, prefix: &str, last_seq: u64, clock: Timestamp) -> Index {
+        let mut before = None;
+        let in_order = subjects.iter().all(|subject| {
+            let later = before.is_none_or(|before| before < subject);
+            before = Some(subject);
+            later && subject.starts_with(prefix)
+        });
+        if in_order {
+            return Index { names: Names::Subjects(subjects, prefix.len()), last_seq, clock };
+        }
+        let keys = subjects.iter().filter_map(|subject| Key::parse(subject.strip_prefix(prefix)?).ok());
+        Index::of_keys(keys.collect(), last_seq, clock)
+    }
+
+    /// The names as they are stored. One that is no key's was written by nobody who speaks of these records.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let (keys, subjects) = match &self.names {
+            Names::Keys(keys) => (Some(keys.iter().map(Key::as_str)), None),
+            Names::Subjects(subjects, prefix) => (None, Some(subjects.iter().map(|subject| &subject[*prefix..]))),
+        };
+        keys.into_iter().flatten().chain(subjects.into_iter().flatten())
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = Key> {
+        self.names().filter_map(|name| Key::parse(name).ok())
+    }
+
+    /// Those of `keys` that it names.
+    pub fn named_of(&self, mut keys: Vec<Key>) -> Vec<Key> {
+        keys.sort_unstable();
+        let mut names = self.names().peekable();
+        keys.retain(|key| {
+            while names.next_if(|name| *name < key.as_str()).is_some() {}
+            names.peek().is_some_and(|name| *name == key.as_str())
+        });
+        keys
     }
 
     /// Whether it is from the state after `revision` was written, or a later one.
@@ -93,55 +137,81 @@ impl Index {
 
 /// What a pass has delivered so far, and what the leader said about the rest.
 #[derive(Debug, Default)]
-pub struct Collected(HashMap<Key, Version>);
+pub struct Collected {
+    delivered: Vec<(Key, Version)>,
+    /// Whether `delivered` is in order, each key once at its newest revision.
+    in_order: bool,
+    read: BTreeMap<Key, Option<Version>>,
+}
 
 impl Collected {
-    /// Takes a revision that was delivered or read; an older one than is known changes nothing.
+    /// Takes a revision that was delivered; an older one than is known changes nothing.
     pub fn take(&mut self, key: Key, version: Version) {
-        match self.0.get_mut(&key) {
-            Some(known) if known.revision >= version.revision => {}
-            Some(known) => *known = version,
-            None => {
-                self.0.insert(key, version);
-            }
+        self.delivered.push((key, version));
+        self.in_order = false;
+    }
+
+    fn arrange(&mut self) {
+        if !self.in_order {
+            let newest_first =
+                |(a, x): &(Key, Version), (b, y): &(Key, Version)| a.cmp(b).then_with(|| y.revision.cmp(&x.revision));
+            self.delivered.sort_unstable_by(newest_first);
+            self.delivered.dedup_by(|a, b| a.0 == b.0);
+            self.in_order = true;
         }
     }
 
-    /// The keys that the leader must be asked about, one by one.
-    pub fn to_read<'a>(&self, index: &'a Index) -> Vec<&'a Key> {
-        let delivered = |key: &Key| self.0.get(key).is_some_and(|version| version.value.is_some());
-        index.keys.iter().filter(|key| !delivered(key)).collect()
+    /// The keys of the leader's `index` that the leader must be asked about, one by one.
+    pub fn to_read(&mut self, index: &Index) -> Vec<Key> {
+        self.arrange();
+        let mut delivered = self.delivered.iter().peekable();
+        let doubtful = index.names().filter(|name| {
+            while delivered.next_if(|(key, _)| key.as_str() < *name).is_some() {}
+            !delivered.peek().is_some_and(|(key, version)| key.as_str() == *name && version.value.is_some())
+        });
+        doubtful.filter_map(|name| Key::parse(name).ok()).collect()
     }
 
     /// Takes the leader's answer about a key that it was asked about: a version, or nothing there.
     ///
     /// # Errors
     /// An answer older than what is known of the same key: whoever answered was not the leader any more.
-    pub fn settle(&mut self, key: &Key, answer: Option<Version>) -> Result<(), Cause> {
-        let known = self.0.get(key).map_or(0, |version| version.revision);
-        match answer {
-            Some(version) if version.revision < known => {
-                return Err(Cause::Stale { answered: version.revision, known });
-            }
-            Some(version) => self.take(key.clone(), version),
-            // The pass delivered at most a marker for a key that is asked about, so nothing live is dropped.
-            None => {
-                self.0.remove(key);
+    pub fn settle(&mut self, key: Key, answer: Option<Version>) -> Result<(), Cause> {
+        self.arrange();
+        let delivered = self.delivered.binary_search_by(|(delivered, _)| delivered.cmp(&key));
+        let delivered = delivered.map_or(0, |at| self.delivered[at].1.revision);
+        let read = self.read.get(&key).and_then(Option::as_ref).map_or(0, |version| version.revision);
+        let known = delivered.max(read);
+        match &answer {
+            Some(version) if version.revision < known => Err(Cause::Stale { answered: version.revision, known }),
+            // Of a key that is asked about at most a marker was delivered, so nothing live is dropped.
+            _ => {
+                self.read.insert(key, answer);
+                Ok(())
             }
         }
-        Ok(())
     }
 
     /// The live keys, each once, in order.
     ///
     /// A key that was delivered live and that the index does not name was gone when the leader had come as far as the index
     /// tells: it comes from a replica that is behind, unless its revision is later than that.
-    pub fn finish(self, index: &Index) -> Vec<(Key, Version)> {
-        let stands = |key: &Key, version: &Version| version.revision > index.last_seq || index.names(key);
-        let live = self.0.into_iter().filter(|(key, version)| version.value.is_some() && stands(key, version));
-        let mut live: Vec<_> = live.collect();
-        live.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        live
+    pub fn finish(mut self, index: &Index) -> Vec<(Key, Version)> {
+        self.arrange();
+        let Collected { mut delivered, read, .. } = self;
+        let mut names = index.names().peekable();
+        delivered.retain(|(key, version)| {
+            while names.next_if(|name| *name < key.as_str()).is_some() {}
+            let named = names.peek().is_some_and(|name| *name == key.as_str());
+            version.value.is_some() && (named || version.revision > index.last_seq) && !read.contains_key(key)
+        });
+        let told = read.into_iter().filter_map(|(key, version)| Some((key, version?)));
+        let before = delivered.len();
+        delivered.extend(told.filter(|(_, version)| version.value.is_some()));
+        if delivered.len() > before {
+            delivered.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        }
+        delivered
     }
 }
 

@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use coordproto::answer::Unknown;
+use coordproto::slot::LEASES;
 use engine::jetstream::{Cost, Meter};
 use engine::lease::{Claim, Lease, Leases, Release, Renew, Terms};
-use engine::store::Certified;
-use engine::store::nats::Nats;
+use engine::store::nats::{Nats, NatsBucket};
+use engine::store::{Bucket, BucketSpec, Certified, Store};
 use tests::{Brokers, class, eventually, held, resource, terms};
 use tokio::runtime::Runtime;
 
@@ -46,6 +47,9 @@ const COSTS: &[(&str, u64, u64)] = &[
     ("get a free seat", 1, 1),
     ("list 20 duties", 3, 2),
     ("list 100 seats", 3, 2),
+    ("list 100 seats, proved by a renewal", 1, 1),
+    ("list 20 duties, proved by a renewal", 1, 1),
+    ("list 100 seats, proved by a barrier of its own", 2, 2),
     ("the hints of 100 seats", 3, 2),
     ("ask for an older protocol", 1, 1),
 ];
@@ -102,7 +106,9 @@ async fn count() -> Counted {
     claims(&mut counted, &leases).await;
     lapsed(&mut counted, &brokers, &store).await;
     tenures(&mut counted, &leases).await.expect("nothing is failing");
-    reads(&mut counted, &leases).await.expect("nothing is failing");
+    let spec = BucketSpec::of(&LEASES, "costs", Duration::from_secs(45), 3);
+    let bucket = store.open(&spec).await.expect("the bucket opens");
+    reads(&mut counted, &leases, &bucket).await.expect("nothing is failing");
     counted
 }
 
@@ -169,8 +175,9 @@ async fn tenures(counted: &mut Counted, leases: &Leases<Nats>) -> Result<(), Unk
     Ok(())
 }
 
-async fn reads(counted: &mut Counted, leases: &Leases<Nats>) -> Result<(), Unknown> {
-    for i in 0..18 {
+async fn reads(counted: &mut Counted, leases: &Leases<Nats>, bucket: &NatsBucket) -> Result<(), Unknown> {
+    let mut duty = held(leases, &terms(leases, "worker:w0", "n1:1")).await;
+    for i in 1..18 {
         held(leases, &terms(leases, &format!("worker:w{i}"), "n1:1")).await;
     }
     for (kind, name) in KINDS {
@@ -179,6 +186,19 @@ async fn reads(counted: &mut Counted, leases: &Leases<Nats>) -> Result<(), Unkno
     assert_eq!(counted.of("get a free seat", leases.get(&resource("seat:free"))).await?, None);
     assert_eq!(counted.of("list 20 duties", leases.list(&class("worker"), &Certified::Leader)).await?.len(), 20);
     assert_eq!(counted.of("list 100 seats", leases.list(&class("seat"), &Certified::Leader)).await?.len(), 101);
+    let mut seat = held(leases, &terms(leases, "seat:s00", "n1:1")).await;
+    for (kind, name, lease, keys) in [("100 seats", "seat", &mut seat, 101), ("20 duties", "worker", &mut duty, 20)] {
+        assert_eq!(leases.renew(lease).await?, Renew::Extended);
+        let proved = Certified::Quorum(lease.barrier());
+        let operation = format!("list {kind}, proved by a renewal");
+        assert_eq!(counted.of(operation, leases.list(&class(name), &proved)).await?.len(), keys);
+    }
+    let listed = async {
+        let barrier = bucket.barrier(bucket.deadline()).await?;
+        bucket.list(&class("seat").filter(), &Certified::Quorum(barrier), bucket.deadline()).await
+    };
+    let listed = counted.of("list 100 seats, proved by a barrier of its own", listed).await?;
+    assert_eq!(listed.entries.len(), 101);
     assert_eq!(counted.of("the hints of 100 seats", leases.hints(&class("seat"))).await?.len(), 100);
     assert_eq!(counted.of("ask for an older protocol", leases.older_protocol()).await?, None);
     Ok(())

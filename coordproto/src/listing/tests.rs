@@ -12,7 +12,7 @@ fn key(name: &str) -> Key {
 }
 
 fn index(names: &[&str], last_seq: u64) -> Index {
-    Index::new(names.iter().map(|name| key(name)).collect(), last_seq, Timestamp::UNIX_EPOCH)
+    Index::of_keys(names.iter().map(|name| key(name)).collect(), last_seq, Timestamp::UNIX_EPOCH)
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn lost_and_marked_keys_are_read_again() {
     collected.take(key("marked"), version(2, None));
     collected.take(key("gone"), version(3, None));
     let index = index(&["live", "lost", "marked"], 3);
-    assert_eq!(collected.to_read(&index), [&key("lost"), &key("marked")]);
-    collected.settle(&key("lost"), Some(version(9, Some("w")))).unwrap();
-    collected.settle(&key("marked"), None).unwrap();
+    assert_eq!(collected.to_read(&index), [key("lost"), key("marked")]);
+    collected.settle(key("lost"), Some(version(9, Some("w")))).unwrap();
+    collected.settle(key("marked"), None).unwrap();
     let listed: Vec<_> = collected.finish(&index).into_iter().map(|(key, v)| (key, v.revision)).collect();
     assert_eq!(listed, [(key("live"), 1), (key("lost"), 9)]);
 }
@@ -60,7 +60,7 @@ fn the_newest_revision_wins_whatever_order_it_came_in() {
 fn an_answer_older_than_the_pass_is_not_the_leaders() {
     let mut collected = Collected::default();
     collected.take(key("k"), version(5, None));
-    let stale = collected.settle(&key("k"), Some(version(3, Some("old"))));
+    let stale = collected.settle(key("k"), Some(version(3, Some("old"))));
     assert_eq!(stale, Err(Cause::Stale { answered: 3, known: 5 }));
 }
 
@@ -144,7 +144,7 @@ impl Stream {
     }
 
     fn index(&self) -> Index {
-        Index::new(self.log.iter().map(|(_, k, _)| name(*k)).collect(), self.next - 1, Timestamp::UNIX_EPOCH)
+        Index::of_keys(self.log.iter().map(|(_, k, _)| name(*k)).collect(), self.next - 1, Timestamp::UNIX_EPOCH)
     }
 
     fn copy(&self) -> Vec<(Key, Version)> {
@@ -185,11 +185,11 @@ fn play(events: &[Event], lag: usize, certify: bool) -> (Vec<Key>, Vec<Key>) {
     let mut index = index.unwrap_or_else(|| stream.index());
     if certify {
         for key in collected.to_read(&index) {
-            let answer = stream.copy().into_iter().find(|(k, _)| k == key).map(|(_, version)| version);
+            let answer = stream.copy().into_iter().find(|(k, _)| *k == key).map(|(_, version)| version);
             collected.settle(key, answer).expect("the model's leader is never behind");
         }
     } else {
-        index.keys = (0..KEYS).map(name).collect();
+        index = Index::of_keys((0..KEYS).map(name).collect(), index.last_seq, index.clock);
     }
     let live = (0..KEYS).filter(|k| throughout[*k]).map(name).collect();
     (live, collected.finish(&index).into_iter().map(|(key, _)| key).collect())

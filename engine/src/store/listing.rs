@@ -216,7 +216,7 @@ pub(super) async fn certify<B: Bucket>(
     mut collected: Collected,
     by: Mono,
 ) -> Result<Listing, Unknown> {
-    let mut doubtful: Vec<Key> = collected.to_read(index).into_iter().cloned().collect();
+    let mut doubtful = collected.to_read(index);
     for _ in 0..TRIES {
         let answers: Vec<(Key, Option<Version>)> = stream::iter(doubtful)
             .map(async |key| {
@@ -231,7 +231,7 @@ pub(super) async fn certify<B: Bucket>(
             if version.is_none() {
                 vanished.push(key.clone());
             }
-            collected.settle(&key, version).map_err(doubt)?;
+            collected.settle(key, version).map_err(doubt)?;
         }
         if vanished.is_empty() {
             return Ok(Listing { entries: collected.finish(index), clock: index.clock });
@@ -240,7 +240,7 @@ pub(super) async fn certify<B: Bucket>(
         // An error carries no sequence by which to tell; an index does.
         let again = bucket.index(filter, by).await?;
         again.covers(index.last_seq).map_err(doubt)?;
-        doubtful = vanished.into_iter().filter(|key| again.names(key)).collect();
+        doubtful = again.named_of(vanished);
         if doubtful.is_empty() {
             return Ok(Listing { entries: collected.finish(index), clock: index.clock });
         }
@@ -251,7 +251,7 @@ pub(super) async fn certify<B: Bucket>(
 /// What some members hold of the keys of an index, not proved by anything.
 async fn copy<B: Bucket>(bucket: &B, index: &Index, by: Mono) -> Result<Collected, Unknown> {
     let mut collected = Collected::default();
-    for (key, version) in copies(bucket, &index.keys, None, by).await? {
+    for (key, version) in copies(bucket, index, None, by).await? {
         collected.take(key, version);
     }
     Ok(collected)
@@ -270,7 +270,7 @@ async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: M
         }
         Copy::TooMuch => {
             let index = index_since(bucket, filter, barrier, by).await?;
-            let copy = copies(bucket, &index.keys, Some(barrier), by).await?;
+            let copy = copies(bucket, &index, Some(barrier), by).await?;
             Ok(Listing { entries: live(copy, filter), clock: index.clock })
         }
     }
@@ -307,14 +307,15 @@ async fn held<B: Bucket>(bucket: &B, names: &[&str], barrier: Option<&Barrier>, 
     Err(doubt(stale.unwrap_or(Cause::Timeout)))
 }
 
-/// What members hold of `keys`, in as many copies as it takes, each with the barrier in it if there is one.
+/// What members hold of an index's keys, in as many copies as it takes, each with the barrier in it if there is one.
 async fn copies<B: Bucket>(
     bucket: &B,
-    keys: &[Key],
+    index: &Index,
     barrier: Option<&Barrier>,
     by: Mono,
 ) -> Result<Vec<(Key, Version)>, Unknown> {
-    let chunks: Vec<_> = keys.chunks(COPY_KEYS).map(|chunk| chunk_of(bucket, chunk, barrier, by)).collect();
+    let names: Vec<&str> = index.names().collect();
+    let chunks: Vec<_> = names.chunks(COPY_KEYS).map(|chunk| chunk_of(bucket, chunk, barrier, by)).collect();
     let all: Vec<Vec<(Key, Version)>> = stream::iter(chunks).buffer_unordered(COPIES_AT_ONCE).try_collect().await?;
     Ok(all.into_iter().flatten().collect())
 }
@@ -322,13 +323,13 @@ async fn copies<B: Bucket>(
 /// What members hold of as many keys as one answer carries, unless their values are large.
 async fn chunk_of<B: Bucket>(
     bucket: &B,
-    chunk: &[Key],
+    chunk: &[&str],
     barrier: Option<&Barrier>,
     by: Mono,
 ) -> Result<Vec<(Key, Version)>, Unknown> {
     let (mut parts, mut all) = (vec![chunk], Vec::with_capacity(chunk.len() + 1));
     while let Some(part) = parts.pop() {
-        let mut names: Vec<&str> = part.iter().map(Key::as_str).collect();
+        let mut names = part.to_vec();
         names.extend(barrier.map(|barrier| barrier.key.as_str()));
         match held(bucket, &names, barrier, by).await? {
             Copy::Whole(copy) => all.extend(copy),

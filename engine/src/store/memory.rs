@@ -195,7 +195,7 @@ impl Bucket for MemoryBucket {
             let keys: Vec<Key> = state.records.keys().filter(|key| selects(filter, key)).cloned().collect();
             // The ceiling of the broker's index, which a fleet would meet.
             is_whole(keys.len() as u64, keys.len()).map_err(|cause| Unknown::settled("index", &*self.name, cause))?;
-            Ok(Index::new(keys, *state.last.borrow(), clock))
+            Ok(Index::of_keys(keys, *state.last.borrow(), clock))
         })
     }
 
@@ -310,7 +310,7 @@ mod tests {
         let (filter, by) = (Class::seat().filter(), bucket.deadline());
         let listed = bucket.list(&filter, &Certified::Leader, by).await.unwrap();
         assert_eq!(listed.entries, [], "markers count, and are not listed");
-        assert_eq!(bucket.index(&filter, by).await.unwrap().keys.len() as u64, KEYS_MAX);
+        assert_eq!(bucket.index(&filter, by).await.unwrap().names().count() as u64, KEYS_MAX);
         put(KEYS_MAX).await;
         let too_many = Cause::TooMany { keys: KEYS_MAX + 1, most: KEYS_MAX };
         assert_eq!(bucket.index(&filter, by).await.unwrap_err().cause, too_many);

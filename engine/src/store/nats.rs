@@ -224,8 +224,7 @@ impl Bucket for NatsBucket {
         let info = self.jetstream.info(&self.stream, Some(&self.subject(filter.as_str())), by).await?;
         let info = info.ok_or_else(|| self.gone(OP))?;
         is_whole(info.total, info.subjects.len()).map_err(|cause| self.unknown(OP, cause))?;
-        let keys = info.subjects.iter().filter_map(|subject| self.key(subject)).collect();
-        Ok(Index::new(keys, info.last_seq, info.ts))
+        Ok(Index::of_subjects(info.subjects, &self.prefix, info.last_seq, info.ts))
     }
 
     async fn pass(&self, filter: &Filter, values: Values, by: Mono) -> Result<NatsPass, Unknown> {

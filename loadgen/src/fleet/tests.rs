@@ -323,9 +323,10 @@ impl<B: Bucket> Bucket for Lying<B> {
     }
 
     async fn index(&self, filter: &Filter, by: Mono) -> Result<Index, Unknown> {
-        let mut index = self.below.index(filter, by).await?;
+        let index = self.below.index(filter, by).await?;
         if matches!(self.lie, Lie::HiddenNode | Lie::HiddenSeat) {
-            index.keys.retain(|key| !self.lies_about(key));
+            let keys = index.keys().filter(|key| !self.lies_about(key)).collect();
+            return Ok(Index::of_keys(keys, index.last_seq, index.clock));
         }
         Ok(index)
     }

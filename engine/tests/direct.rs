@@ -236,10 +236,21 @@ async fn a_frozen_member_stops_no_batch() {
     let js = bucket(&cluster).await;
     let first = put(&js, "a.first", Write::at(0), "v").await;
     fill(&js, "a", 100).await;
-    // A member takes part once it has nearly caught up with the stream; until it does, no request goes to it.
+    let [_own, others @ ..] = cluster.members() else { panic!("three members") };
+    // A member takes part once it has nearly caught up with the stream; until it does, no request goes to it. The client's own
+    // must, so that one is left whoever is frozen: it answers by itself then.
+    until(&js, async || {
+        others.iter().for_each(|member| member.pause().unwrap());
+        let soon = js.env().now() + Duration::from_millis(200);
+        let alone = js.last_many(STREAM, &["$KV.t.a.*"], soon).await.is_ok();
+        others.iter().for_each(|member| member.resume().unwrap());
+        alone
+    })
+    .await;
+    // Each of the others in turn, until one was frozen that takes part.
     let turn = Cell::new(0);
     until(&js, async || {
-        let member = &cluster.members()[1 + turn.replace(turn.get() + 1) % 2];
+        let member = &others[turn.replace(turn.get() + 1) % 2];
         let before = js.stats();
         member.pause().unwrap();
         for n in 0..30 {

@@ -171,7 +171,7 @@ impl<'h> Headers<'h> {
                 _ => {
                     // What a client said comes before what the broker added, whichever is looked at first.
                     let client = headers.marker.filter(|known| *known != Marker::Broker);
-                    headers.marker = client.or(marker(name, value)).or(headers.marker);
+                    headers.marker = client.or_else(|| marker(name, value)).or(headers.marker);
                     continue;
                 }
             };

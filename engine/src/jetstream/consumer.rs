@@ -74,8 +74,8 @@ impl Jetstream {
         self.exchange(call, |message| verdict::delete_consumer(status(message), &message.payload)).await
     }
 
-    /// Starts a pass over the last record of every subject that `filter` matches, and what is written to them from then on.
-    /// A consumer that does not come about is given up for another, until the deadline.
+    /// Starts a pass over the last record of every subject that `filter` matches, and what is written to them from then on,
+    /// with the records' values or without. A consumer that does not come about is given up for another, until the deadline.
     ///
     /// # Errors
     /// As [`Jetstream::create_consumer`]; no consumer is left behind.

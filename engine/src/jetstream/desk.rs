@@ -94,8 +94,10 @@ impl Desk {
     /// Hands a reply over; wakes outside the lock.
     fn deliver(&self, message: Message) {
         add(&self.counters.bytes_in, message.length);
+        // A record of a batch has no status, and its end is one.
+        let ends = message.status.is_some();
         let delivery = match self.key(&message.subject) {
-            Some(key) => self.board.lock().waiters.deliver(key, message),
+            Some(key) => self.board.lock().waiters.deliver(key, message, ends),
             None => Delivery::Late,
         };
         match delivery {

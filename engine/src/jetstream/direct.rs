@@ -209,7 +209,7 @@ impl<'a> Asking<'a> {
 
     /// Takes what has come for every attempt. A whole answer counts however the others fare.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Turn> {
-        let (mut quiet, mut expired, mut lost) = (false, false, false);
+        let (mut heard, mut quiet, mut expired, mut lost) = (false, false, false, false);
         for n in 0..self.attempts.len() {
             while let Poll::Ready(event) = self.attempts[n].waiting.poll(context) {
                 match event {
@@ -217,6 +217,7 @@ impl<'a> Asking<'a> {
                         if let Some(many) = self.take(n, message) {
                             return Poll::Ready(Turn::Told(Ok(many)));
                         }
+                        heard = true;
                         continue;
                     }
                     Event::Resend => {
@@ -228,6 +229,9 @@ impl<'a> Asking<'a> {
                 }
                 break;
             }
+        }
+        if heard {
+            self.heard = self.jetstream.env().now();
         }
         if lost {
             Poll::Ready(Turn::Told(Err(self.call.unanswered(Cause::Disconnected))))
@@ -247,7 +251,6 @@ impl<'a> Asking<'a> {
     /// The answer, if this message ends one.
     fn take(&mut self, n: usize, message: Message) -> Option<Many> {
         self.meter.received(message.length);
-        self.heard = self.jetstream.env().now();
         let attempt = &mut self.attempts[n];
         if attempt.failed {
             return None;

@@ -10,6 +10,8 @@
 //! - An answer is the stream leader's, or that of a member which takes itself for the leader: a member cut off from its
 //!   cluster does so for up to 20 seconds. What gives it away is an answer older than something this connection already
 //!   knows; such an answer is not handed out. Nothing here can tell a stale answer about something never seen before.
+//! - A batched read is the exception: any member answers it from its own copy, which may be behind. It is that copy at one
+//!   instant, without a gap, and says how far the copy had come.
 //! - A lost connection ends every request under way at once, as unknown. Without a connection nothing is sent or queued.
 //! - A payload larger than the broker takes is refused before it is sent; sending it would end the connection.
 //! - A dropped request leaves nothing behind, and its reply, should one come, reaches nobody else.

@@ -185,12 +185,14 @@ impl<T> Waiters<T> {
         self.live -= 1;
     }
 
-    /// Hands a reply to the waiter it names.
-    pub(crate) fn deliver(&mut self, key: Key, reply: T) -> Delivery {
+    /// Hands a reply to the waiter it names. One that waits for a batch sleeps until the reply that `ends` it, or until its
+    /// time comes: to be woken for every record would cost more than to take them.
+    pub(crate) fn deliver(&mut self, key: Key, reply: T, ends: bool) -> Delivery {
         match self.find(key) {
             Some(waiter) if waiter.replies.len() < waiter.room.replies() => {
                 waiter.replies.push_back(reply);
-                Delivery::Taken(waiter.waker.take())
+                let wakes = ends || waiter.room == Room::Answer;
+                Delivery::Taken(if wakes { waiter.waker.take() } else { None })
             }
             _ => Delivery::Late,
         }

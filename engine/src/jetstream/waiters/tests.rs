@@ -24,11 +24,11 @@ fn a_reply_reaches_its_waiter_and_a_late_one_nobody() {
     waiters.remove(first);
     let second = waiters.insert(10, NEVER, Room::Answer);
     assert_eq!(first.slot, second.slot);
-    assert!(matches!(waiters.deliver(first, "late"), Delivery::Late));
-    assert!(matches!(waiters.deliver(second, "good"), Delivery::Taken(_)));
+    assert!(matches!(waiters.deliver(first, "late", true), Delivery::Late));
+    assert!(matches!(waiters.deliver(second, "good", true), Delivery::Taken(_)));
     assert_eq!(look(&mut waiters, second), Poll::Ready(Event::Reply("good")));
     assert_eq!(look(&mut waiters, second), Poll::Pending);
-    assert!(matches!(waiters.deliver(Key { slot: 9, generation: 0 }, "nobody"), Delivery::Late));
+    assert!(matches!(waiters.deliver(Key { slot: 9, generation: 0 }, "nobody", true), Delivery::Late));
 }
 
 #[test]
@@ -43,13 +43,13 @@ fn whoever_looks_later_is_woken_for_what_came_before_and_what_comes_after() {
     let waker = Waker::from(woken.clone());
     let mut waiters = Waiters::with_capacity(2);
     let (early, late) = (waiters.insert(10, NEVER, Room::Answer), waiters.insert(10, NEVER, Room::Answer));
-    waiters.deliver(early, "early");
+    waiters.deliver(early, "early", true);
     waiters.wake_for(early, &waker);
     assert_eq!(woken.0.load(Ordering::Relaxed), 1, "it is there already");
     assert_eq!(look(&mut waiters, early), Poll::Ready(Event::Reply("early")), "and still is");
     waiters.wake_for(late, &waker);
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-    let Delivery::Taken(Some(waker)) = waiters.deliver(late, "late") else { panic!("it waits") };
+    let Delivery::Taken(Some(waker)) = waiters.deliver(late, "late", true) else { panic!("it waits") };
     waker.wake();
     assert_eq!(woken.0.load(Ordering::Relaxed), 2);
     assert_eq!(look(&mut waiters, late), Poll::Ready(Event::Reply("late")));
@@ -60,7 +60,7 @@ fn every_reply_to_one_question_is_seen_until_the_end() {
     let mut waiters = Waiters::with_capacity(1);
     let key = waiters.insert(10, NEVER, Room::Answer);
     for n in 0..MOST_REPLIES + 2 {
-        let taken = matches!(waiters.deliver(key, n), Delivery::Taken(_));
+        let taken = matches!(waiters.deliver(key, n, true), Delivery::Taken(_));
         assert_eq!(taken, n < MOST_REPLIES);
     }
     tick(&mut waiters, 10);
@@ -75,20 +75,38 @@ fn a_batch_finds_room_for_all_of_it_and_leaves_none_behind() {
     let mut waiters = Waiters::with_capacity(1);
     let key = waiters.insert(10, NEVER, Room::Batch);
     for n in 0..MOST_RECORDS + 2 {
-        let taken = matches!(waiters.deliver(key, n), Delivery::Taken(_));
+        let taken = matches!(waiters.deliver(key, n, true), Delivery::Taken(_));
         assert_eq!(taken, n <= MOST_RECORDS, "{n}");
     }
     for n in 0..=MOST_RECORDS {
         assert_eq!(look(&mut waiters, key), Poll::Ready(Event::Reply(n)));
     }
     assert_eq!(look(&mut waiters, key), Poll::Pending);
-    waiters.deliver(key, 0);
+    waiters.deliver(key, 0, true);
     waiters.remove(key);
     assert_eq!(waiters.slots[0].replies.capacity(), 0);
     // The slot is as narrow as ever for the next one.
     let next = waiters.insert(10, NEVER, Room::Answer);
-    let taken = (0..MOST_RECORDS).filter(|n| matches!(waiters.deliver(next, *n), Delivery::Taken(_)));
+    let taken = (0..MOST_RECORDS).filter(|n| matches!(waiters.deliver(next, *n, true), Delivery::Taken(_)));
     assert_eq!((next.slot, taken.count()), (key.slot, MOST_REPLIES));
+}
+
+#[test]
+fn a_batch_wakes_at_its_end_and_when_its_time_comes() {
+    let mut waiters = Waiters::with_capacity(2);
+    let (batch, answer) = (waiters.insert(50, 20, Room::Batch), waiters.insert(50, 20, Room::Answer));
+    assert_eq!((look(&mut waiters, batch), look(&mut waiters, answer)), (Poll::Pending, Poll::Pending));
+    assert!(matches!(waiters.deliver(batch, 1, false), Delivery::Taken(None)));
+    assert!(matches!(waiters.deliver(answer, 1, false), Delivery::Taken(Some(_))));
+    assert_eq!(tick(&mut waiters, 20), 1, "the batch's; the other was woken already");
+    assert_eq!(look(&mut waiters, batch), Poll::Ready(Event::Reply(1)));
+    assert_eq!(look(&mut waiters, batch), Poll::Ready(Event::Resend));
+    assert_eq!(look(&mut waiters, batch), Poll::Pending);
+    assert!(matches!(waiters.deliver(batch, 2, false), Delivery::Taken(None)));
+    assert!(matches!(waiters.deliver(batch, 3, true), Delivery::Taken(Some(_))));
+    for n in [2, 3] {
+        assert_eq!(look(&mut waiters, batch), Poll::Ready(Event::Reply(n)));
+    }
 }
 
 #[test]
@@ -154,7 +172,7 @@ fn a_lost_connection_ends_everybody_at_once() {
     for key in &keys {
         assert_eq!(look(&mut waiters, *key), Poll::Pending);
     }
-    waiters.deliver(keys[1], 7);
+    waiters.deliver(keys[1], 7, true);
     let mut wake = Vec::new();
     waiters.fail_all(&mut wake);
     assert_eq!(wake.len(), 2);
@@ -203,7 +221,7 @@ fn the_task_that_looked_last_is_the_one_woken() {
         let waker = Waker::from(count.clone());
         assert_eq!(waiters.poll(key, &mut Context::from_waker(&waker)), Poll::Pending);
     }
-    match waiters.deliver(key, 1) {
+    match waiters.deliver(key, 1, true) {
         Delivery::Taken(Some(waker)) => waker.wake(),
         other => panic!("{other:?}"),
     }
@@ -259,7 +277,7 @@ proptest! {
                 }
                 Step::Deliver(n) => if let Some(key) = pick(n) {
                     serial += 1;
-                    let taken = matches!(waiters.deliver(key, serial), Delivery::Taken(_));
+                    let taken = matches!(waiters.deliver(key, serial, true), Delivery::Taken(_));
                     match model.get_mut(&key) {
                         Some(m) if m.sent.len() < m.room.replies() => { prop_assert!(taken); m.sent.push_back(serial); }
                         _ => prop_assert!(!taken),

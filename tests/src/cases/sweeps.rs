@@ -1,5 +1,7 @@
 //! The sweep of removal markers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -63,9 +65,29 @@ async fn swept_of_all<B: Bucket>(bucket: &B) -> Swept {
     swept(bucket, Duration::ZERO).await
 }
 
-/// The sweep in which nothing went wrong.
-fn clean(found: u64, removed: u64) -> Swept {
-    Swept { found, removed, failed: 0, trouble: None }
+/// Sweeps every marker, again and again, until `done` says so of all the sweeps together. A pass that is served by a member
+/// which is behind does not see every marker, or sees some that are gone.
+async fn sweep_until<B: Bucket>(bucket: &B, done: impl Fn(&Swept) -> bool) -> Swept {
+    let until = bucket.env().now() + WITHIN;
+    let mut all = Swept { found: 0, removed: 0, failed: 0, trouble: None };
+    loop {
+        let swept = swept_of_all(bucket).await;
+        assert!(swept.removed + swept.failed <= swept.found, "{swept:?}");
+        all.found += swept.found;
+        all.removed += swept.removed;
+        all.failed += swept.failed;
+        all.trouble = all.trouble.or(swept.trouble);
+        if done(&all) {
+            return all;
+        }
+        assert!(bucket.env().now() < until, "not within {WITHIN:?}: {all:?}");
+    }
+}
+
+/// Sweeps every marker until that many have gone, with nothing going wrong.
+async fn sweep_away<B: Bucket>(bucket: &B, markers: u64) {
+    let all = sweep_until(bucket, |all| all.removed >= markers).await;
+    assert_eq!((all.removed, all.failed, all.trouble), (markers, 0, None));
 }
 
 /// The keys that the leader has anything of, markers included.
@@ -83,13 +105,13 @@ pub async fn a_marker_goes_when_it_is_old_enough<S: Store>(t: Fixture<S>) {
     let b = open(&t, &t.store, &LOCAL).await;
     let retention = Duration::from_millis(500);
     let old = removed(&b, ["seat:old"]).await;
-    assert_eq!(swept(&b, Duration::from_secs(3600)).await, clean(0, 0), "an hour has not passed");
+    assert_eq!(swept(&b, Duration::from_secs(3600)).await.found, 0, "an hour has not passed");
     let young = key("seat:young");
     eventually(&t.env, "the old one is gone and a young one was spared", || async {
         let revision = stored(&b, &young, Write::Removal).await;
         let written = b.get(&young).await.unwrap().expect("a marker").written;
         let swept = swept(&b, retention).await;
-        assert!(swept.trouble.is_none() && swept.found == swept.removed, "{swept:?}");
+        assert!(swept.trouble.is_none() && swept.removed <= swept.found, "{swept:?}");
         // It was too young for that sweep if it still is, whatever the machine was busy with.
         let still_young = b.clock().await.unwrap() < written + retention;
         if still_young {
@@ -110,12 +132,12 @@ pub async fn what_lives_is_left_alone<S: Store>(t: Fixture<S>) {
         stored(&b, &key, value(text)).await;
         before.push((key.clone(), b.get(&key).await.unwrap().expect("there")));
     }
-    assert_eq!(swept_of_all(&b).await, clean(60, 60));
+    sweep_away(&b, 60).await;
     for (key, version) in &before {
         assert_eq!(b.get(key).await.unwrap().as_ref(), Some(version));
     }
     assert_eq!(named(&b).await, before.into_iter().map(|(key, _)| key).collect::<Vec<_>>(), "and no marker is left");
-    assert_eq!(swept_of_all(&b).await, clean(0, 0));
+    sweep_away(&b, 0).await;
 }
 
 /// A marker under a key that no name escapes to is nobody's, and is not touched.
@@ -125,7 +147,7 @@ pub async fn a_key_that_does_not_decode_is_skipped<S: Store>(t: Fixture<S>) {
     assert!(Key::parse(foreign.as_str()).is_err());
     let revision = stored(&b, &foreign, Write::Removal).await;
     removed(&b, ["seat:a"]).await;
-    assert_eq!(swept_of_all(&b).await, clean(1, 1));
+    sweep_away(&b, 1).await;
     assert_eq!(b.get(&foreign).await.unwrap().expect("its marker").revision, revision);
 }
 
@@ -135,13 +157,17 @@ pub async fn what_is_created_again_meanwhile_stays<S: Store>(t: Fixture<S>) {
     let b = open(&t, &store, &LOCAL).await;
     let keys = removed(&b, ["seat:a", "seat:b"]).await;
     let (again, direct) = (keys[0].clone(), below.clone());
+    let seen = Arc::new(AtomicBool::new(false));
+    let purged = seen.clone();
     store.choose(move |call| {
-        if call.verb == Verb::Purge && call.about == again.as_str() {
+        let first = call.verb == Verb::Purge && call.about == again.as_str() && !purged.swap(true, Ordering::AcqRel);
+        if first {
             block_in_place(|| Handle::current().block_on(stored(&direct, &again, value("again"))));
         }
         Fault::None
     });
-    assert_eq!(swept_of_all(&b).await, clean(2, 1));
+    let all = sweep_until(&b, |all| all.removed > 0 && seen.load(Ordering::Acquire)).await;
+    assert_eq!((all.removed, all.failed, all.trouble), (1, 0, None));
     let read = below.get(&keys[0]).await.unwrap().expect("created again");
     assert_eq!(read.value.as_deref(), Some(&b"again"[..]));
     assert_eq!(named(&below).await, keys[..1]);
@@ -153,14 +179,19 @@ pub async fn the_count_is_the_brokers<S: Store>(t: Fixture<S>) {
     let b = open(&t, &store, &LOCAL).await;
     let keys = removed(&b, ["seat:a", "seat:b", "seat:c"]).await;
     let gone = keys[1].clone();
+    let seen = Arc::new(AtomicBool::new(false));
+    let purged = seen.clone();
     store.choose(move |call| {
-        if call.verb == Verb::Purge && call.about == gone.as_str() {
-            let purged = block_in_place(|| Handle::current().block_on(below.purge(&gone, u64::MAX - 1)));
-            assert_eq!(purged.unwrap(), 1);
+        let first = call.verb == Verb::Purge && call.about == gone.as_str() && !purged.swap(true, Ordering::AcqRel);
+        if first {
+            let gone = block_in_place(|| Handle::current().block_on(below.purge(&gone, u64::MAX - 1)));
+            assert_eq!(gone.unwrap(), 1);
         }
         Fault::None
     });
-    assert_eq!(swept_of_all(&b).await, clean(3, 2));
+    let all = sweep_until(&b, |all| all.removed >= 2 && seen.load(Ordering::Acquire)).await;
+    assert_eq!((all.removed, all.failed, &all.trouble), (2, 0, &None));
+    assert!(all.found >= 3, "{all:?}");
     assert_eq!(named(&b).await, []);
 }
 
@@ -176,15 +207,15 @@ pub async fn a_purge_that_fails_stops_no_other<S: Store>(t: Fixture<S>) {
                 if call.verb == Verb::Purge && call.about == failing.as_str() { fault } else { Fault::None }
             },
         );
-        let first = swept_of_all(&b).await;
-        assert_eq!((first.found, first.removed, first.failed), (40, 39, 1));
-        let trouble = first.trouble.expect("it is told");
+        let all = sweep_until(&b, |all| all.removed >= 39 && all.failed > 0).await;
+        assert_eq!(all.removed, 39);
+        let trouble = all.trouble.expect("it is told");
         assert_eq!((trouble.op, &trouble.cause, trouble.landing), ("sweep", &Cause::Timeout, Landing::InFlight));
         assert!(trouble.resource.contains(b.name()) && trouble.resource.contains(keys[7].as_str()), "{trouble}");
         store.choose(|_| Fault::None);
         let left = u64::from(fault == Fault::DropRequest);
         assert_eq!(named(&b).await, keys[7..][..usize::try_from(left).unwrap()]);
-        assert_eq!(swept_of_all(&b).await, clean(left, left));
+        sweep_away(&b, left).await;
     }
 }
 
@@ -207,10 +238,12 @@ pub async fn a_sweep_out_of_time_tells_what_is_left<S: Store>(t: Fixture<S>) {
     let b = open(&t, &store, &LOCAL).await;
     let keys = removed(&b, (0..40).map(|i| format!("seat:s{i:02}"))).await;
     store.choose(|call| if call.verb == Verb::Purge { Fault::Delay(2 * WITHIN) } else { Fault::None });
-    let by = t.env.now() + Duration::from_secs(2);
-    let swept = sweep(&b, Duration::ZERO, by).await.expect("a sweep");
-    assert_eq!((swept.found, swept.removed, swept.failed), (40, 0, 40));
-    assert_eq!(swept.trouble.expect("it is told").cause, Cause::Timeout);
+    eventually(&t.env, "a sweep of which the pass sees all", || async {
+        let swept = sweep(&b, Duration::ZERO, t.env.now() + Duration::from_secs(2)).await.expect("a sweep");
+        assert_eq!((swept.removed, swept.failed), (0, swept.found));
+        (swept.found == 40 && swept.trouble.expect("it is told").cause == Cause::Timeout).then_some(())
+    })
+    .await;
     assert_eq!(named(&b).await, keys);
 }
 
@@ -219,19 +252,18 @@ pub async fn a_sweep_out_of_time_tells_what_is_left<S: Store>(t: Fixture<S>) {
 pub async fn a_pass_that_stops_short_is_swept_as_far_as_it_came<S: Store>(t: Fixture<S>) {
     let store = faulty(&t);
     let b = open(&t, &store, &LOCAL).await;
-    let keys = removed(&b, ["seat:a", "seat:b", "seat:c", "seat:d", "seat:e"]).await;
+    removed(&b, ["seat:a", "seat:b", "seat:c", "seat:d", "seat:e"]).await;
     store.choose(|call| if call.verb == Verb::Pass { Fault::Silent(2) } else { Fault::None });
     let began = t.env.now();
-    assert_eq!(swept_of_all(&b).await, clean(2, 2), "it was the quiet that ended it, and not its deadline");
-    assert!(t.env.now().since(began) >= Duration::from_secs(5));
-    assert_eq!(named(&b).await, keys[2..]);
+    let quiet = sweep_until(&b, |all| all.removed > 0 && t.env.now().since(began) >= Duration::from_secs(5)).await;
+    assert_eq!((quiet.failed, quiet.trouble), (0, None), "it was the quiet that ended it, and not its deadline");
+    assert_eq!(named(&b).await.len() as u64, 5 - quiet.removed, "what it had not delivered is there");
     store.choose(|call| if call.verb == Verb::Pass { Fault::Broken(1) } else { Fault::None });
-    let broken = swept_of_all(&b).await;
-    assert_eq!((broken.found, broken.removed, broken.failed), (1, 1, 0));
+    let broken = sweep_until(&b, |all| all.removed > 0 && all.trouble.is_some()).await;
     let trouble = broken.trouble.expect("it is told");
-    assert_eq!((trouble.op, &*trouble.resource), ("sweep", b.name()));
+    assert_eq!((trouble.op, &*trouble.resource, broken.failed), ("sweep", b.name(), 0));
     store.choose(|_| Fault::None);
-    assert_eq!(swept_of_all(&b).await, clean(2, 2));
+    sweep_away(&b, 5 - quiet.removed - broken.removed).await;
     assert_eq!(named(&b).await, []);
 }
 
@@ -249,22 +281,34 @@ pub async fn every_slot_that_keeps_markers_is_swept<S: Store>(t: Fixture<S>) {
         opened.push((slot, bucket));
     }
     store.choose(|call| if call.bucket.ends_with("_dark") { Fault::DropRequest } else { Fault::None });
-    let told = coordination_markers(&opened, Duration::ZERO).await;
-    store.choose(|_| Fault::None);
-    let swept: Vec<_> = opened.iter().filter(|(slot, _)| slot.is_swept()).map(|(_, bucket)| bucket.name()).collect();
-    assert_eq!(told.iter().map(|(name, _)| name).collect::<Vec<_>>(), swept);
-    for (name, answer) in &told {
-        match answer {
-            Ok(answer) => assert_eq!((answer, name.ends_with("_dark")), (&clean(2, 2), false), "{name}"),
-            Err(unknown) => assert_eq!((unknown.op, name.ends_with("_dark")), ("sweep", true), "{unknown}"),
+    let due: Vec<_> = opened.iter().filter(|(slot, _)| slot.is_swept()).map(|(_, bucket)| bucket).collect();
+    assert!(due[0].name().ends_with("_dark") && due.len() > 1);
+    // A pass that is served by a member which is behind may leave some to the next tick.
+    eventually(&t.env, "all but the one are swept", || async {
+        let told = coordination_markers(&opened, Duration::ZERO).await;
+        assert!(told.iter().map(|(name, _)| name).eq(due.iter().map(|bucket| bucket.name())), "{told:?}");
+        let (_, dark) = &told[0];
+        assert_eq!(dark.as_ref().unwrap_err().op, "sweep");
+        assert!(told[1..].iter().all(|(_, swept)| swept.as_ref().unwrap().trouble.is_none()), "{told:?}");
+        for bucket in &due[1..] {
+            if !named(*bucket).await.is_empty() {
+                return None;
+            }
         }
-    }
+        Some(())
+    })
+    .await;
+    store.choose(|_| Fault::None);
     for (slot, bucket) in &opened {
         let left = if slot.is_swept() && slot.name != "dark" { 0 } else { 2 };
         assert_eq!(named(bucket).await.len(), left, "{}", slot.name);
     }
-    let told = coordination_markers(&opened, Duration::ZERO).await;
-    assert_eq!(told[0].1, Ok(clean(2, 2)), "the next tick sweeps what could not be asked");
+    eventually(&t.env, "a later tick sweeps what could not be asked", || async {
+        let told = coordination_markers(&opened, Duration::ZERO).await;
+        assert!(told[0].1.is_ok(), "{told:?}");
+        named(&opened[0].1).await.is_empty().then_some(())
+    })
+    .await;
 }
 
 /// A listing asks the leader about every marker, and about nothing once they are swept.
@@ -285,7 +329,7 @@ pub async fn a_swept_bucket_is_listed_without_a_read<S: Store>(t: Fixture<S>) {
         .await;
     };
     listed(10).await;
-    assert_eq!(swept_of_all(&b).await, clean(10, 10));
+    sweep_away(&b, 10).await;
     listed(0).await;
 }
 
@@ -312,7 +356,7 @@ pub async fn a_sweep_changes_no_answer<S: Store>(t: Fixture<S>) {
         stored(&b, &keys[0], value("live")).await;
         let stale = stored(&b, &keys[1], Write::Removal).await;
         if sweeping {
-            assert_eq!(swept_of_all(&b).await, clean(2, 2));
+            sweep_away(&b, 2).await;
             // Whoever has read the marker and is about to write over it loses, and learns that nothing stands.
             let over = b.put(&keys[1], value("over"), Expect::At(stale)).await.unwrap();
             assert_eq!(over, Put::Lost(Race::Vanished));

@@ -37,7 +37,7 @@ pub struct Swept {
     pub found: u64,
     /// Markers that went, by the broker's own count. One that was gone already, or written over, is none.
     pub removed: u64,
-    /// Purges without an answer. They may still land, and it makes no difference whether they do.
+    /// Markers whose purge was not answered, or not sent for want of time. It may still land, and does no harm when it does.
     pub failed: u64,
     /// The first thing that went wrong: in the pass, of which what it had delivered was swept, or with a purge.
     pub trouble: Option<Unknown>,
@@ -125,7 +125,7 @@ async fn markers<B: Bucket>(
     while pending > 0 {
         let quiet = bucket.env().now() + QUIET;
         match bucket.env().within(quiet, pass.next(by)).await {
-            // No index is waited for here, so the quiet counts from the first delivery on.
+            // No index is waited for here, so the quiet counts from the beginning on.
             Err(_quiet) => break,
             Ok(Err(unknown)) => {
                 trouble = Some(unknown.during("sweep", bucket.name()));

@@ -24,7 +24,7 @@ const LOCAL: Slot = Slot { name: "local", age: Age::None, removed_by: Remover::O
 const WITHIN: Duration = Duration::from_secs(60);
 
 async fn open<S: Store, T>(t: &Fixture<T>, store: &S, slot: &Slot) -> S::Bucket {
-    let spec = BucketSpec::of(slot, &t.prefix, Duration::from_secs(45), t.replicas);
+    let spec = BucketSpec::of(slot, &t.prefix, Duration::from_secs(3600), t.replicas);
     store.open(&spec).await.expect("the bucket opens")
 }
 

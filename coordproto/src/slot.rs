@@ -15,8 +15,16 @@ pub struct Slot {
     pub name: &'static str,
     /// How long a record is kept after it was written.
     pub age: Age,
-    /// Who removes a record, where the age does not.
-    pub removed_by: &'static str,
+    /// What takes a record out again.
+    pub removed_by: Remover,
+}
+
+impl Slot {
+    /// Whether its removal markers have to be swept. A removal leaves a marker in place of the record; the age takes markers
+    /// with everything else, and what is never removed leaves none. Only where both fail does each stay for ever.
+    pub fn is_swept(&self) -> bool {
+        self.age == Age::None && self.removed_by == Remover::Operations
+    }
 }
 
 /// How long a bucket keeps a record.
@@ -30,14 +38,44 @@ pub enum Age {
     None,
 }
 
+/// What takes a record out of a bucket again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remover {
+    /// The bucket's age, and nothing else.
+    Age,
+    /// The operations on its records, before the age if there is one.
+    Operations,
+    /// Nothing: a record stays as long as the deployment.
+    Nobody,
+}
+
 /// Seats and presence.
-pub const LEASES: Slot = Slot { name: "leases", age: Age::LeaseTtl, removed_by: "the age" };
+pub const LEASES: Slot = Slot { name: "leases", age: Age::LeaseTtl, removed_by: Remover::Age };
 
 /// Every other lease. Each record ends at its own deadline; the age only has to outlive the longest.
-pub const DUTIES: Slot = Slot { name: "duties", age: Age::AtLeast(DUTY_TTL_MAX), removed_by: "the age" };
+pub const DUTIES: Slot = Slot { name: "duties", age: Age::AtLeast(DUTY_TTL_MAX), removed_by: Remover::Age };
 
 /// The fencing counters, one record for every resource ever leased. A fence that restarts is not a fence.
-pub const EPOCHS: Slot = Slot { name: "epochs", age: Age::None, removed_by: "nobody" };
+pub const EPOCHS: Slot = Slot { name: "epochs", age: Age::None, removed_by: Remover::Nobody };
 
 /// Every slot.
 pub const SLOTS: [&Slot; 3] = [&LEASES, &DUTIES, &EPOCHS];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_swept_follows_from_the_table() {
+        for slot in SLOTS {
+            let aged = slot.age != Age::None;
+            assert!(aged || slot.removed_by != Remover::Age, "{}: an age that is not there removes nothing", slot.name);
+            assert!(!(aged && slot.is_swept()), "{}: the age takes its markers", slot.name);
+        }
+        assert!(!EPOCHS.is_swept(), "a counter is never removed");
+        let removed_by = |removed_by| Slot { name: "local", age: Age::None, removed_by };
+        assert!(removed_by(Remover::Operations).is_swept());
+        assert!(!removed_by(Remover::Nobody).is_swept());
+        assert!(!Slot { age: Age::LeaseTtl, ..removed_by(Remover::Operations) }.is_swept());
+    }
+}

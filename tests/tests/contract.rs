@@ -38,6 +38,20 @@ contract! {
         a_value_above_the_ceiling_is_refused
         the_brokers_clock_has_reached_what_was_written
     }
+    sweeps {
+        a_marker_goes_when_it_is_old_enough
+        what_lives_is_left_alone
+        a_key_that_does_not_decode_is_skipped
+        what_is_created_again_meanwhile_stays
+        the_count_is_the_brokers
+        a_purge_that_fails_stops_no_other
+        a_sweep_that_cannot_begin_is_unknown
+        a_sweep_out_of_time_tells_what_is_left
+        a_pass_that_stops_short_is_swept_as_far_as_it_came
+        every_slot_that_keeps_markers_is_swept
+        a_swept_bucket_is_listed_without_a_read
+        a_sweep_changes_no_answer
+    }
     claims {
         a_fresh_resource_is_granted_at_epoch_one
         a_free_resource_reads_as_none
@@ -108,6 +122,7 @@ contract! {
 fn no_case_is_skipped_on_any_arm() {
     let sources = [
         ("stores", include_str!("../src/cases/stores.rs")),
+        ("sweeps", include_str!("../src/cases/sweeps.rs")),
         ("claims", include_str!("../src/cases/claims.rs")),
         ("tenures", include_str!("../src/cases/tenures.rs")),
         ("gate", include_str!("../src/cases/gate.rs")),

@@ -11,6 +11,7 @@ pub mod faulty;
 pub mod listing;
 pub mod memory;
 pub mod nats;
+pub mod sweep;
 pub mod watch;
 
 use std::future::Future;

@@ -5,4 +5,5 @@ pub mod faults;
 pub mod gate;
 pub mod opening;
 pub mod stores;
+pub mod sweeps;
 pub mod tenures;

@@ -207,10 +207,12 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 0..24)
 }
 
+type Revisions = Vec<(Key, u64)>;
+
 /// A stream whose history is `events`, with a barrier committed at `barrier`, read when all of it had happened from a member
 /// that has applied the first `applied` events, as a whole. Answers the keys live throughout with the revision each had at the
 /// barrier, and what was listed, or that it was refused.
-fn read(events: &[Event], barrier: usize, applied: usize, check: bool) -> (Vec<(Key, u64)>, Option<Vec<(Key, u64)>>) {
+fn read(events: &[Event], barrier: usize, applied: usize, check: bool) -> (Revisions, Option<Revisions>) {
     let (mut stream, mut member) = (Stream::full(), None);
     let (mut at_barrier, mut throughout) = (Vec::new(), Vec::new());
     let mut revision = 0;

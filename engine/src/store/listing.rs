@@ -60,7 +60,8 @@ pub(super) async fn list<B: Bucket>(
     certified: &Certified,
     by: Mono,
 ) -> Result<Listing, Unknown> {
-    let listing = async {
+    // Boxed: whoever lists is asked to carry a pointer, and not all that a listing needs.
+    let listing = Box::pin(async {
         match certified {
             Certified::Leader => {
                 let (index, collected) = survey(bucket, filter, by).await?;
@@ -68,7 +69,7 @@ pub(super) async fn list<B: Bucket>(
             }
             Certified::Quorum(barrier) => quorum(bucket, filter, barrier, by).await,
         }
-    };
+    });
     // One budget for all of it, whatever each request makes of it.
     let listed = bucket.env().within(by, listing).await.unwrap_or_else(|_| Err(timeout()));
     listed.map_err(|unknown| unknown.during("list", about(bucket, filter)))
@@ -117,13 +118,8 @@ async fn survey<B: Bucket>(bucket: &B, filter: &Filter, by: Mono) -> Result<(Arc
     };
     let copied = async {
         let index = answered(&named).await;
-        let patience = bucket.env().now() + CONSUMER_WITHIN;
-        if bucket
-            .env()
-            .within(patience, async { open.subscribe().wait_for(|open| *open).await.map(drop) })
-            .await
-            .is_ok()
-        {
+        bucket.env().sleep(CONSUMER_WITHIN).await;
+        if *open.borrow() {
             // There is a consumer, and it is its pass that tells.
             std::future::pending::<()>().await;
         }

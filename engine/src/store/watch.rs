@@ -62,7 +62,7 @@ pub(super) async fn watch<B: Bucket>(
     filter: &Filter,
     by: crate::env::Mono,
 ) -> Result<Watch<B::Pass>, Unknown> {
-    let opening = async {
+    let opening = Box::pin(async {
         let (named, open) = (watch::Sender::new(None), watch::Sender::new(false));
         let index = async {
             let index = bucket.index(filter, by).await?;
@@ -75,7 +75,7 @@ pub(super) async fn watch<B: Bucket>(
         let known = listing.entries.iter().map(|(key, version)| (key.clone(), version.revision)).collect();
         let (env, about) = (bucket.env().clone(), about(bucket, filter));
         Ok(Watch { listing, changes: Changes { pass, env, about, known, index_seq: index.last_seq } })
-    };
+    });
     let opened = bucket.env().within(by, opening).await.unwrap_or_else(|_| Err(timeout()));
     opened.map_err(|unknown| unknown.during("watch", about(bucket, filter)))
 }

@@ -92,7 +92,7 @@ async fn sweep_away<B: Bucket>(bucket: &B, markers: u64) {
 
 /// The keys that the leader has anything of, markers included.
 async fn named<B: Bucket>(bucket: &B) -> Vec<Key> {
-    bucket.index(&Filter::every(), bucket.deadline()).await.unwrap().keys
+    bucket.index(&Filter::every(), bucket.deadline()).await.unwrap().keys().collect()
 }
 
 /// A store whose fault is chosen by `choose` once everything is in place.

@@ -32,8 +32,8 @@ const COLLAPSES: [&str; 4] = ["unwrap_or(false)", "unwrap_or(true)", ".is_ok()",
 const ALLOWED: [(&str, &str, &str); 4] = [
     ("engine/src/lease/gate.rs", ".parse().ok()", "a number read from a key: a name that is none names no protocol"),
     ("engine/src/lease/mod.rs", "Resource::from_key(&key).ok()", "a key that names no resource is nobody's lease"),
-    ("engine/src/store/nats.rs", "Key::parse(name).ok()", "a key that does not decode is nobody's record"),
-    ("engine/src/store/nats.rs", "Key::parse(&", "the same"),
+    ("engine/src/store/nats.rs", "Key::parse(", "a key that does not decode is nobody's record"),
+    ("coordproto/src/listing.rs", "Key::parse(", "the same"),
 ];
 
 /// A file that one cannot read in a sitting is two files.
@@ -58,6 +58,7 @@ fn no_unknown_is_collapsed() {
         path.starts_with("engine/src/lease/")
             || path.starts_with("engine/src/store/")
             || path == "coordproto/src/lease.rs"
+            || path == "coordproto/src/listing.rs"
     };
     let mut used = [false; ALLOWED.len()];
     for file in tree::files(&[".rs"]).into_iter().filter(|file| judged(&file.path)) {

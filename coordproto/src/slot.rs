@@ -39,5 +39,8 @@ pub const DUTIES: Slot = Slot { name: "duties", age: Age::AtLeast(DUTY_TTL_MAX),
 /// The fencing counters, one record for every resource ever leased. A fence that restarts is not a fence.
 pub const EPOCHS: Slot = Slot { name: "epochs", age: Age::None, removed_by: "nobody" };
 
+/// What has to outlive any clock, by class. An age would end a pause, and that is a resume which nobody chose.
+pub const POSITIONS: Slot = Slot { name: "positions", age: Age::None, removed_by: "whoever resumes the seat" };
+
 /// Every slot.
-pub const SLOTS: [&Slot; 3] = [&LEASES, &DUTIES, &EPOCHS];
+pub const SLOTS: [&Slot; 4] = [&LEASES, &DUTIES, &EPOCHS, &POSITIONS];

@@ -4,5 +4,6 @@ pub mod claims;
 pub mod faults;
 pub mod gate;
 pub mod opening;
+pub mod pauses;
 pub mod stores;
 pub mod tenures;

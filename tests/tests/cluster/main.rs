@@ -9,6 +9,7 @@ mod opening;
 mod outage;
 mod storm;
 mod takeover;
+mod watches;
 
 use std::sync::LazyLock;
 use std::time::Duration;

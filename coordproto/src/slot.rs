@@ -58,8 +58,11 @@ pub const DUTIES: Slot = Slot { name: "duties", age: Age::AtLeast(DUTY_TTL_MAX),
 /// The fencing counters, one record for every resource ever leased. A fence that restarts is not a fence.
 pub const EPOCHS: Slot = Slot { name: "epochs", age: Age::None, removed_by: Remover::Nobody };
 
+/// What has to outlive any clock, by class. An age would end a pause, and that is a resume which nobody chose.
+pub const POSITIONS: Slot = Slot { name: "positions", age: Age::None, removed_by: Remover::Operations };
+
 /// Every slot.
-pub const SLOTS: [&Slot; 3] = [&LEASES, &DUTIES, &EPOCHS];
+pub const SLOTS: [&Slot; 4] = [&LEASES, &DUTIES, &EPOCHS, &POSITIONS];
 
 #[cfg(test)]
 mod tests {
@@ -73,6 +76,7 @@ mod tests {
             assert!(!(aged && slot.is_swept()), "{}: the age takes its markers", slot.name);
         }
         assert!(!EPOCHS.is_swept(), "a counter is never removed");
+        assert!(POSITIONS.is_swept(), "a pause is");
         let removed_by = |removed_by| Slot { name: "local", age: Age::None, removed_by };
         assert!(removed_by(Remover::Operations).is_swept());
         assert!(!removed_by(Remover::Nobody).is_swept());

@@ -3,6 +3,7 @@
 //! From the outside in:
 //!
 //! - [`lease`]: who runs what, with a fencing token. Most callers need this and [`store`] alone.
+//! - [`slots`]: the other records, a file for each.
 //! - [`store`]: the port that every record stands on, over NATS or in memory, and its decorators.
 //! - [`jetstream`]: the client layer over one connection: typed requests, deadlines, and what an answer may be believed to say.
 //! - [`broker`]: a real nats-server, found or provisioned, configured, supervised and clustered.
@@ -18,5 +19,6 @@ pub mod env;
 pub mod hangup;
 pub mod jetstream;
 pub mod lease;
+pub mod slots;
 pub mod store;
 pub mod tasks;

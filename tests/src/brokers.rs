@@ -160,6 +160,13 @@ impl Brokers {
         self.ask(&format!("STREAM.INFO.{stream}"), &json!({})).await?["state"]["consumer_count"].as_u64()
     }
 
+    /// The member that runs the only consumer of a stream; none while there is not exactly one, or nobody says.
+    pub async fn consumer_member(&self, stream: &str) -> Option<&Member> {
+        let list = self.ask(&format!("CONSUMER.LIST.{stream}"), &json!({})).await?;
+        let [consumer] = &list["consumers"].as_array()?[..] else { return None };
+        self.members().iter().find(|member| consumer["cluster"]["leader"] == member.name())
+    }
+
     /// One question to JetStream's API; none when nobody answers, or with an error.
     async fn ask(&self, subject: &str, body: &Value) -> Option<Value> {
         let request = self.admin.request(format!("$JS.API.{subject}"), body.to_string().into());

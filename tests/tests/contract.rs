@@ -115,6 +115,18 @@ contract! {
         a_give_back_touches_no_other_owners_lease
         a_give_back_spares_what_a_sibling_was_granted
     }
+    pauses {
+        a_pause_is_created_once
+        a_resume_lifts_the_pause_that_was_seen
+        a_resume_of_nothing_says_so
+        of_many_at_once_one_pauses_and_one_resumes
+        handles_are_kept_to_the_byte_or_refused
+        an_unreadable_row_is_unknown_until_it_is_corrected
+        a_follow_begins_with_every_pause_and_misses_no_change
+        nothing_older_than_the_answer_is_told
+        a_follow_of_a_short_pass_begins_with_every_pause
+        a_follow_that_ended_begins_again_with_everything
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -128,6 +140,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("gate", include_str!("../src/cases/gate.rs")),
         ("opening", include_str!("../src/cases/opening.rs")),
         ("faults", include_str!("../src/cases/faults.rs")),
+        ("pauses", include_str!("../src/cases/pauses.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -4,3 +4,4 @@
 //! decision; a record that cannot be decoded is unknown, never absent.
 
 pub mod lease;
+pub mod seat_pause;

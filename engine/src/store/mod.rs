@@ -7,7 +7,9 @@
 //! This is not a general key-value interface: it has the operations that the coordination records need and no others.
 
 pub mod counting;
+pub mod create;
 pub mod faulty;
+pub mod follow;
 pub mod listing;
 pub mod memory;
 pub mod nats;

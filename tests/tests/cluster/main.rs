@@ -11,6 +11,7 @@ mod outage;
 mod partition;
 mod storm;
 mod takeover;
+mod watches;
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -1,0 +1,195 @@
+//! Paused seats: which, by whom, why, and whether the running turn was stopped too.
+//!
+//! A pause is a record in the `positions` bucket, and the seat is paused while the record is there. Pausing is create-only,
+//! so the second of two people learns of the first; resuming is bound to the revision that was seen, so nobody lifts a pause
+//! that they have not read. The bucket has no age: a pause that expired would be a resume that nobody chose.
+//!
+//! Every node follows the pauses, see [`SeatPauses::follow`]. The safe direction of what is unknown is that of a paused seat:
+//! until the first [`News::All`](crate::store::follow::News::All), and after a row that cannot be read, a node defers what it
+//! is delivered.
+//!
+//! **Why a resume leaves a marker.** Records leave a bucket without an age by a purge, which leaves nothing. But a purge is
+//! told to nobody: the nodes that follow would hold the seat until their watch is opened again, which may be never. So a
+//! resume writes a removal marker, at the revision that it resumes, and every watch delivers it. The marker reads as absent,
+//! the next pause is written over it, and the sweep of markers erases it later: so much later that no watch still has to hear
+//! of it. A watch that opens after that has no need of it, because its listing does not hold the pause.
+
+use bytes::Bytes;
+use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::key::Key;
+use coordproto::listing::Version;
+use coordproto::record::seat_pause::{self, SeatPauseRecord};
+use coordproto::slot::POSITIONS;
+
+use crate::lease::Config;
+use crate::store::create::{Created, Look, ROUNDS, create, look};
+use crate::store::follow::Follow;
+use crate::store::listing::LIST_WITHIN;
+use crate::store::{Bucket, BucketSpec, Certified, Expect, OpenError, Put, Store, Write};
+
+/// The paused seats of a fleet. Clones are handles to the same.
+pub struct SeatPauses<S: Store> {
+    bucket: S::Bucket,
+}
+
+impl<S: Store> Clone for SeatPauses<S> {
+    fn clone(&self) -> Self {
+        SeatPauses { bucket: self.bucket.clone() }
+    }
+}
+
+/// A seat that is paused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PausedSeat {
+    /// The seat's handle.
+    pub handle: String,
+    /// By whom, why, when.
+    pub record: SeatPauseRecord,
+    /// The record's revision, which a resume is asked with.
+    pub revision: u64,
+}
+
+/// The definite answer to a pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the seat may have been paused by somebody else"]
+pub enum Pause {
+    /// Paused, at this revision.
+    Paused(u64),
+    /// It was paused already. Nothing was written.
+    AlreadyPaused(PausedSeat),
+}
+
+/// The definite answer to a resume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the seat may be paused still"]
+pub enum Resume {
+    /// This call lifted the pause.
+    Resumed,
+    /// The seat is paused, but by another pause than the one that was asked to be lifted. Nothing was written.
+    Changed(PausedSeat),
+    /// The seat is not paused.
+    NotPaused,
+}
+
+impl<S: Store> SeatPauses<S> {
+    /// Opens the bucket, adopting what exists.
+    ///
+    /// # Errors
+    /// A setting that no broker can keep, fewer replicas than configured, or unknown.
+    pub async fn open(store: &S, config: &Config) -> Result<SeatPauses<S>, OpenError> {
+        let spec = BucketSpec::of(&POSITIONS, &config.prefix, config.lease_ttl, config.replicas);
+        let bucket = store.open(&spec).await?;
+        if let Some(age) = bucket.age() {
+            // Pauses that age away are resumes that nobody chose.
+            tracing::error!(bucket = bucket.name(), in_force = ?age, "coord_kv_positions_have_an_age");
+        }
+        Ok(SeatPauses { bucket })
+    }
+
+    /// Pauses a seat that is not paused.
+    ///
+    /// # Errors
+    /// A handle that no seat can have or a record too large, before anything is sent. Unknown, which says whether the pause
+    /// may still come; also for a pause that stands and cannot be read.
+    pub async fn pause(&self, handle: &str, record: &SeatPauseRecord) -> Result<Pause, Error> {
+        let key = seat_pause::key(handle)?;
+        let created = create(&self.bucket, &key, record.encode()).await.map_err(|error| match error {
+            Error::Unknown(unknown) => Error::Unknown(unknown.during("pause", handle)),
+            Error::BadArgument(error) => Error::BadArgument(error),
+        })?;
+        match created {
+            Created::Stored(revision) => Ok(Pause::Paused(revision)),
+            Created::Exists { revision, value } => {
+                let paused = decode(&key, revision, &value);
+                Ok(Pause::AlreadyPaused(paused.map_err(|cause| Unknown::settled("pause", handle, cause))?))
+            }
+        }
+    }
+
+    /// Lifts the pause of this revision, and no other; a revision of 0 lifts nothing.
+    ///
+    /// # Errors
+    /// A handle that no seat can have, before anything is sent. Unknown, which says whether the seat may still be resumed;
+    /// also for another pause that stands and cannot be read.
+    pub async fn resume(&self, handle: &str, revision: u64) -> Result<Resume, Error> {
+        let key = seat_pause::key(handle)?;
+        let lifted = self.lift(&key, revision).await;
+        lifted.map_err(|unknown| unknown.during("resume", handle).into())
+    }
+
+    /// The pause of a seat, or none.
+    ///
+    /// # Errors
+    /// A handle that no seat can have, before anything is sent. Unknown, also for a pause that cannot be read.
+    pub async fn get(&self, handle: &str) -> Result<Option<PausedSeat>, Error> {
+        let key = seat_pause::key(handle)?;
+        let found = self.found(&key).await;
+        found.map_err(|unknown| unknown.during("get", handle).into())
+    }
+
+    /// Every paused seat, by key. One that was resumed while the listing ran may be in it, and from a member that is behind
+    /// one that was resumed just before.
+    ///
+    /// # Errors
+    /// Unknown, also for one row that cannot be read, which the error names; never a shorter list.
+    pub async fn list(&self) -> Result<Vec<PausedSeat>, Unknown> {
+        let (filter, by) = (seat_pause::class().filter(), self.bucket.env().now() + LIST_WITHIN);
+        let listing = self.bucket.list(&filter, &Certified::Leader, by).await;
+        let listing = listing.map_err(|unknown| unknown.during("list", seat_pause::CLASS))?;
+        let mut paused = Vec::with_capacity(listing.entries.len());
+        for (key, version) in listing.entries {
+            paused.extend(read(&key, &version).map_err(|cause| Unknown::settled("list", key.as_str(), cause))?);
+        }
+        Ok(paused)
+    }
+
+    /// Follows the paused seats, from a certified listing on. A row that cannot be read ends it, visibly, until it is
+    /// corrected or removed.
+    pub fn follow(&self) -> Follow<S::Bucket, PausedSeat> {
+        Follow::new(self.bucket.clone(), seat_pause::class().filter(), decode)
+    }
+
+    async fn found(&self, key: &Key) -> Result<Option<PausedSeat>, Unknown> {
+        let Some(version) = self.bucket.get(key).await? else { return Ok(None) };
+        read(key, &version).map_err(|cause| Unknown::settled("get", key.as_str(), cause))
+    }
+
+    async fn lift(&self, key: &Key, revision: u64) -> Result<Resume, Unknown> {
+        let doubt = |cause| Unknown::settled("resume", key.as_str(), cause);
+        if revision == 0 {
+            // A write that expects no revision would be stored, and it would lift nothing.
+            return Ok(self.found(key).await?.map_or(Resume::NotPaused, Resume::Changed));
+        }
+        let mut at = revision;
+        for round in 0..ROUNDS {
+            let race = match self.bucket.put(key, Write::Removal, Expect::At(at)).await {
+                Ok(Put::Stored(_)) if at == revision => return Ok(Resume::Resumed),
+                // Nothing stood there, and a quorum says so.
+                Ok(Put::Stored(_)) => return Ok(Resume::NotPaused),
+                Ok(Put::Lost(race)) => race,
+                Err(Error::Unknown(unknown)) => return Err(unknown),
+                Err(Error::BadArgument(error)) => unreachable!("a marker is never too large: {error}"),
+            };
+            at = match look(&self.bucket, key, race, round).await? {
+                Look::Found(version) if version.revision > revision => {
+                    return Ok(read(key, &version).map_err(doubt)?.map_or(Resume::NotPaused, Resume::Changed));
+                }
+                // Either it is gone, or the answerer is from before the pause. Only a write that expects nothing decides.
+                Look::Nothing => 0,
+                // It stands still, or the answerer is from before it.
+                Look::Found(_) | Look::Past => revision,
+            };
+        }
+        Err(doubt(Cause::Contended { rounds: ROUNDS }))
+    }
+}
+
+/// Reads a version of a pause; a marker is none.
+fn read(key: &Key, version: &Version) -> Result<Option<PausedSeat>, Cause> {
+    version.value.as_ref().map(|value| decode(key, version.revision, value)).transpose()
+}
+
+fn decode(key: &Key, revision: u64, value: &Bytes) -> Result<PausedSeat, Cause> {
+    let (handle, record) = (seat_pause::handle(key)?, SeatPauseRecord::decode(value)?);
+    Ok(PausedSeat { handle, record, revision })
+}

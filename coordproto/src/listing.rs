@@ -234,15 +234,14 @@ pub fn prove(copy: &[(Key, Version)], barrier: &Key, revision: u64) -> Result<Ti
     }
 }
 
-/// The live keys of a proved copy that `filter` selects, each once, in order.
-pub fn live(copy: Vec<(Key, Version)>, filter: &Filter) -> Vec<(Key, Version)> {
-    let selected = |key: &Key| filter.selects(key.as_str()) && *key != Key::barrier();
-    let live = copy.into_iter().filter(|(key, version)| version.value.is_some() && selected(key));
-    let mut live: Vec<_> = live.collect();
-    live.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    // An answer may hold a key twice that two of the names asked for select.
-    live.dedup_by(|a, b| a.0 == b.0);
-    live
+/// The live keys of proved copies that `filter` selects, each once, in order, at the newest revision that any of them holds.
+pub fn live(mut copies: Vec<(Key, Version)>, filter: &Filter) -> Vec<(Key, Version)> {
+    copies.retain(|(key, _)| filter.selects(key.as_str()) && *key != Key::barrier());
+    // A barrier among the records is in every one of several copies, and may have been written over or removed between two.
+    copies.sort_unstable_by(|(a, one), (b, other)| a.cmp(b).then(other.revision.cmp(&one.revision)));
+    copies.dedup_by(|later, kept| later.0 == kept.0);
+    copies.retain(|(_, version)| version.value.is_some());
+    copies
 }
 
 #[cfg(test)]

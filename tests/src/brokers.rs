@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use coordproto::api::requests::Storage;
-use engine::broker::{Cluster, Member, Settings};
+use engine::broker::{Access, Cluster, Member, Settings};
 use engine::env::Env;
 use engine::jetstream::{Jetstream, Options};
 use engine::lease::{Config, Leases};
 use engine::store::nats::Nats;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -31,30 +32,34 @@ pub struct Brokers {
     /// The brokers. Dropped, they are killed.
     pub cluster: Cluster,
     admin: async_nats::Client,
+    system: async_nats::Client,
 }
 
 impl Brokers {
     /// Starts that many members and waits until they serve.
     pub async fn start(members: u8) -> Brokers {
-        Brokers::start_as(Settings::new(members)).await
+        Brokers::start_with(Settings::new(members)).await
     }
 
     /// Starts that many members whose links to each other can be cut, and waits until they serve.
     pub async fn start_with_links(members: u8) -> (Brokers, Links) {
         let links = Links::new();
         let settings = Settings { routes: links.routes(), ..Settings::new(members) };
-        (Brokers::start_as(settings).await, links)
+        (Brokers::start_with(settings).await, links)
     }
 
-    async fn start_as(settings: Settings) -> Brokers {
+    /// Starts what these settings say and waits until it serves.
+    pub async fn start_with(settings: Settings) -> Brokers {
         let env = Env::system();
         let cluster = Cluster::start(settings, env.clone()).await.expect("the brokers start");
-        let access = cluster.access();
-        let options = access.connect_options().await.expect("credentials");
-        // The test goes on asking when the member that it is connected to is frozen.
-        let options = options.ping_interval(Duration::from_millis(250)).connection_timeout(CONNECT_WITHIN);
-        let admin = options.connect(access.urls()).await.expect("connected");
-        Brokers { env, cluster, admin }
+        let connected = async |access: &Access| {
+            let options = access.connect_options().await.expect("credentials");
+            // The test goes on asking when the member that it is connected to is frozen.
+            let options = options.ping_interval(Duration::from_millis(250)).connection_timeout(CONNECT_WITHIN);
+            options.connect(access.urls()).await.expect("connected")
+        };
+        let (admin, system) = (connected(cluster.access()).await, connected(cluster.system_access()).await);
+        Brokers { env, cluster, admin, system }
     }
 
     /// The members.
@@ -76,8 +81,13 @@ impl Brokers {
 
     /// The same; none when the member does not let anybody in.
     pub async fn try_store_at(&self, member: &Member) -> Option<Nats> {
+        self.try_store_through(member.client_url()).await
+    }
+
+    /// A store over a connection to this address and no other; none when nobody lets it in there.
+    pub async fn try_store_through(&self, url: String) -> Option<Nats> {
         let options = self.cluster.access().connect_options().await.expect("credentials").ignore_discovered_servers();
-        self.connect(&[member.client_url()], options).await
+        self.connect(&[url], options).await
     }
 
     async fn connect(&self, urls: &[String], options: async_nats::ConnectOptions) -> Option<Nats> {
@@ -140,21 +150,6 @@ impl Brokers {
         answer.is_some_and(|answer| answer["success"] == true)
     }
 
-    /// The member that leads the members' own group, which creates streams and consumers.
-    pub async fn meta_leader(&self) -> &Member {
-        let access = self.cluster.system_access();
-        let options = access.connect_options().await.expect("credentials");
-        let system = options.connect(access.urls()).await.expect("connected");
-        eventually(&self.env, "the members have a leader", || async {
-            let request = system.request("$SYS.REQ.SERVER.PING.JSZ", Default::default());
-            let reply = self.env.within(self.env.now() + ASK_WITHIN, request).await.ok()?.ok()?;
-            let answer: Value = serde_json::from_slice(&reply.payload).expect("JSON");
-            let name = answer["data"]["meta_cluster"]["leader"].as_str()?;
-            self.members().iter().find(|member| member.name() == name)
-        })
-        .await
-    }
-
     /// How many consumers a stream has.
     pub async fn consumers(&self, stream: &str) -> Option<u64> {
         self.ask(&format!("STREAM.INFO.{stream}"), &json!({})).await?["state"]["consumer_count"].as_u64()
@@ -165,6 +160,39 @@ impl Brokers {
         let list = self.ask(&format!("CONSUMER.LIST.{stream}"), &json!({})).await?;
         let [consumer] = &list["consumers"].as_array()?[..] else { return None };
         self.members().iter().find(|member| consumer["cluster"]["leader"] == member.name())
+    }
+
+    /// The member that leads the cluster's metadata, which places streams and consumers.
+    pub async fn meta_leader(&self) -> &Member {
+        eventually(&self.env, "the metadata have a leader", || async {
+            let told = self.every_server("JSZ").await;
+            let leader = told.iter().find_map(|server| server["data"]["meta_cluster"]["leader"].as_str())?;
+            self.members().iter().find(|member| member.name() == leader)
+        })
+        .await
+    }
+
+    /// How many subscriptions all members have together, of clients and of their own; none unless every one says.
+    pub async fn subscriptions(&self) -> Option<u64> {
+        let told = self.every_server("VARZ").await;
+        let each = told.iter().map(|server| server["data"]["subscriptions"].as_u64());
+        let all: Vec<u64> = each.collect::<Option<_>>()?;
+        (all.len() == self.members().len()).then(|| all.into_iter().sum())
+    }
+
+    /// What every server says to one question to the system account, as far as they answer in time.
+    async fn every_server(&self, what: &str) -> Vec<Value> {
+        let inbox = self.system.new_inbox();
+        let mut replies = self.system.subscribe(inbox.clone()).await.expect("subscribed");
+        let asked = self.system.publish_with_reply(format!("$SYS.REQ.SERVER.PING.{what}"), inbox, "".into());
+        asked.await.expect("there is room for it");
+        let (mut told, until) = (Vec::new(), self.env.now() + ASK_WITHIN);
+        while told.len() < self.members().len()
+            && let Ok(Some(reply)) = self.env.within(until, replies.next()).await
+        {
+            told.push(serde_json::from_slice(&reply.payload).expect("JSON"));
+        }
+        told
     }
 
     /// One question to JetStream's API; none when nobody answers, or with an error.

@@ -32,7 +32,6 @@ contract! {
         a_removal_leaves_a_marker
         a_purge_erases_no_later_revision
         a_listing_is_the_live_keys_of_its_filter
-        a_listing_under_rewrites_is_never_short
         a_watch_begins_with_a_listing_and_misses_no_change
         a_record_ends_with_the_buckets_age
         a_value_above_the_ceiling_is_refused
@@ -51,6 +50,35 @@ contract! {
         every_slot_that_keeps_markers_is_swept
         a_swept_bucket_is_listed_without_a_read
         a_sweep_changes_no_answer
+    }
+    listings {
+        a_listing_under_rewrites_is_never_short_and_never_old
+        a_class_of_any_size_is_listed_whole
+        a_class_of_the_longest_names_is_listed_whole
+        every_record_is_listed_and_no_barrier
+        an_empty_class_is_an_answer
+        a_barrier_proves_as_long_as_its_record_stands
+        a_barrier_that_has_aged_away_proves_nothing
+        a_barrier_that_moves_meanwhile_is_listed_as_it_was_read_last
+        a_renewal_carries_a_listing_of_the_leases
+        a_barrier_is_written_whatever_stands_there
+    }
+    doubts {
+        a_pass_that_goes_wrong_costs_no_key
+        a_silent_pass_is_ended_and_the_rest_is_read
+        a_pass_whose_records_age_out_is_ended
+        a_marker_from_the_past_hides_no_key
+        without_a_consumer_a_listing_is_made_of_copies
+        without_an_index_there_is_no_listing
+        an_index_from_before_the_barrier_is_refused
+        a_member_behind_is_asked_again_and_never_believed
+        what_is_named_and_not_found_is_asked_again
+        a_key_purged_meanwhile_is_asked_about_once_more
+        a_read_behind_the_pass_is_refused
+        a_listing_ends_at_its_deadline
+        an_unanswered_barrier_is_unknown
+        an_unknown_listing_of_leases_names_the_class
+        a_proved_copy_is_never_from_before_the_barrier
     }
     claims {
         a_fresh_resource_is_granted_at_epoch_one
@@ -135,6 +163,8 @@ fn no_case_is_skipped_on_any_arm() {
     let sources = [
         ("stores", include_str!("../src/cases/stores.rs")),
         ("sweeps", include_str!("../src/cases/sweeps.rs")),
+        ("listings", include_str!("../src/cases/listings.rs")),
+        ("doubts", include_str!("../src/cases/doubts.rs")),
         ("claims", include_str!("../src/cases/claims.rs")),
         ("tenures", include_str!("../src/cases/tenures.rs")),
         ("gate", include_str!("../src/cases/gate.rs")),

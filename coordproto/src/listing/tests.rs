@@ -74,6 +74,25 @@ fn a_key_that_the_leader_no_longer_held_is_not_brought_back_by_a_replica_behind(
 }
 
 #[test]
+fn of_several_copies_the_newest_revision_of_a_key_counts() {
+    let filter = Class::seat().filter();
+    let copies =
+        |moved| vec![(key("b"), version(3, Some("old"))), (key("a"), version(1, Some("v"))), (key("b"), moved)];
+    for (moved, rest) in [(version(9, Some("new")), Some(9)), (version(9, None), None)] {
+        for turned in [false, true] {
+            let mut copies = copies(moved.clone());
+            if turned {
+                copies.reverse();
+            }
+            let listed: Vec<_> = live(copies, &filter).into_iter().map(|(key, v)| (key, v.revision)).collect();
+            let want: Vec<_> =
+                [Some((key("a"), 1)), rest.map(|revision| (key("b"), revision))].into_iter().flatten().collect();
+            assert_eq!(listed, want);
+        }
+    }
+}
+
+#[test]
 fn a_copy_is_proved_by_the_barrier_and_by_nothing_else() {
     let filter = Class::seat().filter();
     let (barrier, seat) = (Key::barrier(), key("a"));

@@ -35,6 +35,8 @@ pub enum Fault {
     /// A read is answered from the past, and a write by a member that is no longer the leader. A pass delivers older
     /// versions; an index and a copy are the first that passed by. Where this decorator knows no past, nothing goes wrong.
     Stale,
+    /// A read is answered by a member whose copy is from before the key: nothing stands there.
+    Before,
     /// A pass says after that many deliveries that nothing is pending.
     Split(usize),
     /// A pass delivers that many, and nothing more.
@@ -189,6 +191,7 @@ impl<B: Bucket> Faulty<B> {
         match fault {
             Fault::None
             | Fault::Stale
+            | Fault::Before
             | Fault::Split(_)
             | Fault::Silent(_)
             | Fault::Broken(_)
@@ -253,6 +256,9 @@ impl<B: Bucket> Bucket for Faulty<B> {
         {
             return Ok(Some(old));
         }
+        if fault == Fault::Before {
+            return Ok(None);
+        }
         let version = self.ask(fault, "read", key.as_str(), self.below.read(key, by)).await?;
         self.script.remember(self.name(), key, version.as_ref());
         Ok(version)
@@ -283,7 +289,7 @@ impl<B: Bucket> Bucket for Faulty<B> {
                 return Err(Unknown::in_flight("put", resource(), Cause::Timeout).into());
             }
             Fault::Delay(wait) => self.script.env.sleep(wait).await,
-            Fault::Split(_) | Fault::Silent(_) | Fault::Broken(_) | Fault::Slow(_) | Fault::Replay => {}
+            Fault::Before | Fault::Split(_) | Fault::Silent(_) | Fault::Broken(_) | Fault::Slow(_) | Fault::Replay => {}
             Fault::Stale => {
                 if let (Expect::At(known), Some(old)) = (expect, self.script.old(self.name(), key))
                     && old.revision < known

@@ -9,20 +9,26 @@ use engine::store::{Bucket, BucketSpec, Expect, Put, Race, Store, VALUE_BYTES_MA
 
 use crate::{Fixture, class, eventually, list, resource, watch};
 
-async fn bucket<S: Store>(t: &Fixture<S>, age: Option<Duration>) -> S::Bucket {
-    let spec = BucketSpec { name: format!("{}_kv", t.prefix), age, raise_age: false, replicas: t.replicas };
-    t.store.open(&spec).await.expect("the bucket opens")
+/// The case's bucket.
+pub(super) async fn bucket<S: Store>(t: &Fixture<S>, age: Option<Duration>) -> S::Bucket {
+    bucket_through(t, &t.store, age).await
 }
 
-fn key(name: &str) -> Key {
+/// The case's bucket, through another store.
+pub(super) async fn bucket_through<S: Store, T: Store>(t: &Fixture<S>, store: &T, age: Option<Duration>) -> T::Bucket {
+    let spec = BucketSpec { name: format!("{}_kv", t.prefix), age, raise_age: false, replicas: t.replicas };
+    store.open(&spec).await.expect("the bucket opens")
+}
+
+pub(super) fn key(name: &str) -> Key {
     resource(name).key().clone()
 }
 
-fn value(text: &str) -> Write {
+pub(super) fn value(text: &str) -> Write {
     Write::Value(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-async fn stored<B: Bucket>(bucket: &B, name: &str, write: Write, expect: Expect) -> u64 {
+pub(super) async fn stored<B: Bucket>(bucket: &B, name: &str, write: Write, expect: Expect) -> u64 {
     match bucket.put(&key(name), write, expect).await.expect("a definite answer") {
         Put::Stored(revision) => revision,
         Put::Lost(race) => panic!("{name} at {expect:?}: {race:?}"),
@@ -99,31 +105,6 @@ pub async fn a_listing_is_the_live_keys_of_its_filter<S: Store>(t: Fixture<S>) {
     }
     assert_eq!(b.index(&class("seat").filter(), b.deadline()).await.unwrap().names().count(), 50, "markers are named");
     assert_eq!(list(&b, "other").await.unwrap().entries, []);
-}
-
-/// Keys live throughout are listed however often they are rewritten meanwhile.
-pub async fn a_listing_under_rewrites_is_never_short<S: Store>(t: Fixture<S>) {
-    let b = bucket(&t, None).await;
-    for i in 0..5 {
-        stored(&b, &format!("seat:s{i}"), value("v"), Expect::At(0)).await;
-    }
-    let writers: Vec<_> = (0..3)
-        .map(|i| {
-            let b = b.clone();
-            engine::tasks::spawn(async move {
-                loop {
-                    stored(&b, &format!("seat:s{i}"), value("v"), Expect::Any).await;
-                    tokio::task::yield_now().await;
-                }
-            })
-        })
-        .collect();
-    for round in 0..200 {
-        let listing = list(&b, "seat").await.expect("nothing is failing");
-        let names: Vec<_> = listing.entries.iter().map(|(key, _)| key.as_str()).collect();
-        assert_eq!(names, ["seat.s0", "seat.s1", "seat.s2", "seat.s3", "seat.s4"], "round {round}");
-    }
-    drop(writers);
 }
 
 /// A watch begins with a listing and goes on with every change of its filter, none repeated.

@@ -18,6 +18,8 @@ pub async fn a_renewal_moves_the_deadline_and_nothing_else<S: Store>(t: Fixture<
         let mut lease = held(&leases, &ask).await;
         let before = leases.get(&resource(name)).await.unwrap().expect("held");
         let bound = lease.good_until();
+        // A later deadline takes a later instant.
+        t.env.sleep(Duration::from_millis(2)).await;
         assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Extended);
         let after = leases.get(&resource(name)).await.unwrap().expect("held");
         assert!(after.deadline > before.deadline && after.revision > before.revision);

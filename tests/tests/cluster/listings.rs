@@ -1,50 +1,47 @@
-//! What listings leave behind: nothing. And what a watch tells when the leader changes: everything, or that it ended.
+//! Listings and watches on three members: what nobody here wrote, and what a watch tells when the leader changes.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use coordproto::answer::Unknown;
+use coordproto::api;
+use coordproto::key::{Filter, Key};
 use coordproto::slot::LEASES;
-use engine::env::Elapsed;
+use engine::jetstream::Write as Foreign;
 use engine::lease::Claim;
-use engine::store::{BucketSpec, Certified, Store};
-use futures_util::StreamExt;
-use futures_util::stream;
-use tests::{class, eventually, held, terms, watch};
+use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
+use tests::{class, eventually, resource, terms, watch};
 
 use crate::{beside_others, claimed, definite};
 
-const STREAM: &str = "KV_listed_leases";
 /// How long a watch may take to deliver what happened, or to say that it cannot.
 const NEWS_WITHIN: Duration = Duration::from_secs(10);
 
+/// Subjects under a bucket that no name escapes to are nobody's records: no listing shows them, and none fails of them.
 #[test]
-fn listings_finished_or_cancelled_leave_no_consumer_behind() {
+fn what_nobody_here_writes_is_not_listed() {
     beside_others(async |brokers| {
         let store = brokers.store().await;
-        let leases = brokers.leases(&store, &brokers.config("listed", Duration::from_secs(60))).await;
-        for i in 0..20 {
-            held(&leases, &terms(&leases, &format!("seat:s{i}"), "n1:1")).await;
+        let spec = BucketSpec { name: "foreign".into(), age: None, raise_age: false, replicas: 3 };
+        let bucket = store.open(&spec).await.expect("it opens");
+        let own = ["seat:a", "seat:team.lead", "node:n1"].map(|name| resource(name).key().clone());
+        for key in &own {
+            let put = bucket.put(key, Write::Value("v".into()), Expect::At(0)).await.expect("a definite answer");
+            assert!(matches!(put, Put::Stored(_)));
         }
-        let (env, seats) = (&brokers.env, class("seat"));
-        let one = env.now();
-        leases.list(&seats, &Certified::Leader).await.expect("nothing is failing");
-        let one = env.now().since(one);
-        let lists = stream::iter(0..330).map(async |n| {
-            // Every eleventh is dropped at a random moment of it.
-            let cut = if n % 11 == 0 { env.jitter(one * 2) } else { Duration::from_secs(60) };
-            let listed = env.within(env.now() + cut, leases.list(&seats, &Certified::Leader)).await;
-            listed.map(|listed| listed.expect("nothing is failing").len())
-        });
-        let done: Vec<Result<usize, Elapsed>> = lists.buffer_unordered(4).collect().await;
-        assert!(done.iter().flatten().all(|listed| *listed == 20));
-        let cut = done.iter().filter(|done| done.is_err()).count();
-        let began = env.now();
-        eventually(env, "no consumer is left behind", || async {
-            (brokers.consumers(STREAM).await? == 0).then_some(())
-        })
-        .await;
-        println!("{cut} of {} were cut; no consumer left after {:?}", done.len(), env.now().since(began));
-        assert!((1..=30).contains(&cut));
+        for raw in ["seat.a=b", "seat.=", "seat.x=zz.y", "seat.b/c", "==", "other.=41="] {
+            let by = brokers.env.now() + Duration::from_secs(5);
+            let put = store.jetstream().put(&format!("$KV.foreign.{raw}"), Foreign::at(0), "v".into(), by).await;
+            assert!(matches!(put.expect("a definite answer"), api::Put::Stored { .. }), "{raw}");
+        }
+        let barrier = bucket.barrier(bucket.deadline()).await.expect("a definite answer");
+        for certified in [Certified::Leader, Certified::Quorum(barrier)] {
+            for (filter, want) in [(class("seat").filter(), &own[..2]), (Filter::every(), &own[..])] {
+                let listing = bucket.list(&filter, &certified, bucket.deadline()).await.expect("nothing is failing");
+                let listed: HashSet<Key> = listing.entries.into_iter().map(|(key, _)| key).collect();
+                assert_eq!(listed, want.iter().cloned().collect(), "{filter} {certified:?}");
+            }
+        }
     });
 }
 

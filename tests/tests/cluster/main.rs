@@ -5,10 +5,13 @@
 //! the machine to itself and brokers of its own.
 
 mod expiry;
+mod leftovers;
 mod listings;
 mod opening;
 mod outage;
 mod partition;
+mod recoveries;
+mod sizes;
 mod storm;
 mod takeover;
 mod watches;
@@ -17,6 +20,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use coordproto::answer::{Error, Unknown};
+use engine::broker::Settings;
 use engine::lease::{Claim, Lease, Leases, Renew, Terms};
 use engine::store::nats::Nats;
 use parking_lot::RwLock;
@@ -39,9 +43,14 @@ fn beside_others(test: impl AsyncFnOnce(&'static Brokers)) {
 
 /// Runs a test that does something to the members of brokers of its own, while no other test runs.
 fn alone(members: u8, test: impl AsyncFnOnce(&Brokers)) {
+    alone_with(Settings::new(members), test);
+}
+
+/// The same, of brokers that are set up like this.
+fn alone_with(settings: Settings, test: impl AsyncFnOnce(&Brokers)) {
     let _machine = MACHINE.write();
     Runtime::new().expect("a runtime").block_on(async {
-        let brokers = Brokers::start(members).await;
+        let brokers = Brokers::start_with(settings).await;
         Box::pin(test(&brokers)).await;
     });
 }

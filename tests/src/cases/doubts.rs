@@ -1,0 +1,423 @@
+//! Listings misled: passes that end early, fall silent, stutter or break, members that are behind, indexes and reads without
+//! an answer. What comes of it is the whole listing or unknown.
+
+use std::time::Duration;
+
+use coordproto::answer::{Cause, Landing, Unknown};
+use coordproto::listing::Version;
+use engine::lease::Config;
+use engine::store::faulty::{Call, Fault, Faulty, Verb};
+use engine::store::listing::LIST_WITHIN;
+use engine::store::{Bucket, Certified, Copy, Expect, Store, Write};
+use futures_util::future::join;
+use tokio::sync::watch;
+
+use super::listings::{barrier, fill, names, seat_names, seats, strategies};
+use super::stores::{bucket, bucket_through, key, stored, value};
+use crate::{Fixture, class};
+
+/// The case's bucket through a store that does as it is told, and past it.
+async fn pair<S: Store>(t: &Fixture<S>, age: Option<Duration>) -> (Faulty<S>, Faulty<S::Bucket>, S::Bucket) {
+    let faulty = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
+    let through = bucket_through(t, &faulty, age).await;
+    (faulty, through, bucket(t, age).await)
+}
+
+/// A fault of one verb, every time.
+fn every(verb: Verb, fault: Fault) -> impl FnMut(&Call<'_>) -> Fault + Send + 'static {
+    move |call| if call.verb == verb { fault } else { Fault::None }
+}
+
+/// A fault of one verb, the first time.
+fn once(verb: Verb, fault: Fault) -> impl FnMut(&Call<'_>) -> Fault + Send + 'static {
+    let mut done = false;
+    move |call| {
+        if call.verb != verb || done {
+            return Fault::None;
+        }
+        done = true;
+        fault
+    }
+}
+
+/// Which listing it was, and that nothing of it may still happen.
+fn told(unknown: &Unknown, bucket: &impl Bucket) {
+    assert_eq!((unknown.op, unknown.landing), ("list", Landing::Settled), "{unknown}");
+    assert_eq!(*unknown.resource, *format!("{} seat.>", bucket.name()), "{unknown}");
+}
+
+/// Whatever the pass does, the listing is whole; and a quorum's has no pass to be misled by.
+pub async fn a_pass_that_goes_wrong_costs_no_key<S: Store>(t: Fixture<S>) {
+    let (faulty, b, _) = pair(&t, None).await;
+    let all = seat_names(6);
+    let mut want = fill(&b, &all).await;
+    // A marker is delivered as well, and is no key.
+    stored(&b, &all[5], Write::Removal, Expect::Any).await;
+    want.pop();
+    let moment = Duration::from_millis(3);
+    for fault in [
+        Fault::None,
+        Fault::Split(0),
+        Fault::Split(1),
+        Fault::Split(5),
+        Fault::Split(6),
+        Fault::Broken(0),
+        Fault::Broken(3),
+        Fault::Replay,
+        Fault::Slow(moment),
+        Fault::Delay(moment),
+        Fault::DropRequest,
+        Fault::DropReply,
+    ] {
+        for certified in strategies(&b).await {
+            faulty.choose(every(Verb::Pass, fault));
+            let listing = seats(&b, &certified).await.unwrap();
+            let listed: Vec<u64> = listing.entries.iter().map(|(_, version)| version.revision).collect();
+            assert_eq!(listed, want, "{fault:?} {certified:?}");
+            faulty.choose(|_| Fault::None);
+        }
+    }
+}
+
+/// A pass that the broker has stopped feeding is ended after five seconds without a delivery, and the rest is read.
+pub async fn a_silent_pass_is_ended_and_the_rest_is_read<S: Store>(t: Fixture<S>) {
+    let (at_once, never_began, direct) = pair(&t, None).await;
+    let (later, fell_silent, _) = pair(&t, None).await;
+    let all = seat_names(5);
+    fill(&direct, &all).await;
+    at_once.choose(every(Verb::Pass, Fault::Silent(0)));
+    later.choose(every(Verb::Pass, Fault::Silent(3)));
+    let (one, other) = join(seats(&never_began, &Certified::Leader), seats(&fell_silent, &Certified::Leader)).await;
+    for listing in [one.unwrap(), other.unwrap()] {
+        assert_eq!(listing.entries.len(), 5);
+    }
+}
+
+/// Records that age out before the pass comes to them are delivered by nobody. The pass ends all the same, and they are not
+/// missed: they were not live throughout.
+pub async fn a_pass_whose_records_age_out_is_ended<S: Store>(t: Fixture<S>) {
+    let age = Duration::from_millis(1_500);
+    let (silent, aged_silently, direct) = pair(&t, Some(age)).await;
+    let (slow, aged_slowly, _) = pair(&t, Some(age)).await;
+    fill(&direct, &seat_names(3)).await;
+    silent.choose(every(Verb::Pass, Fault::Silent(0)));
+    // In the memory twin they end before the first delivery is looked for, and the pass waits for what never comes.
+    slow.choose(every(Verb::Pass, Fault::Slow(age + age / 2)));
+    let (one, other) = join(seats(&aged_silently, &Certified::Leader), seats(&aged_slowly, &Certified::Leader)).await;
+    assert_eq!(one.unwrap().entries, [], "the leader says that they have gone");
+    assert!(matches!(other.unwrap().entries.len(), 0 | 3), "gone, or delivered while they stood");
+    let barrier = barrier(&direct).await;
+    assert_eq!(seats(&direct, &Certified::Quorum(barrier)).await.unwrap().entries, []);
+}
+
+/// A pass or a copy by a member that is behind a re-creation says that the key was removed. The listing has the key.
+pub async fn a_marker_from_the_past_hides_no_key<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    stored(&direct, "seat:kept", value("1"), Expect::At(0)).await;
+    stored(&direct, "seat:a", value("1"), Expect::At(0)).await;
+    stored(&direct, "seat:a", Write::Removal, Expect::Any).await;
+    // From here on the past is known: read key by key, and as copies.
+    faulty.choose(every(Verb::Pass, Fault::DropRequest));
+    assert_eq!(names(&seats(&b, &Certified::Leader).await.unwrap()), ["seat.kept"]);
+    for name in ["seat:a", "seat:kept"] {
+        b.get(&key(name)).await.unwrap();
+    }
+    let again = stored(&direct, "seat:a", value("2"), Expect::Any).await;
+    let later = stored(&direct, "seat:kept", value("2"), Expect::Any).await;
+    for name in ["seat:a", "seat:kept"] {
+        b.get(&key(name)).await.unwrap();
+    }
+    let known = strategies(&b).await;
+    seats(&b, &known[1]).await.unwrap();
+    let stale_pass = |call: &Call<'_>| if call.verb == Verb::Pass { Fault::Stale } else { Fault::None };
+    let stale_copies = |call: &Call<'_>| match call.verb {
+        Verb::Pass => Fault::DropRequest,
+        Verb::Copy => Fault::Stale,
+        _ => Fault::None,
+    };
+    for (copies, behind) in [(false, stale_pass as fn(&Call<'_>) -> Fault), (true, stale_copies)] {
+        faulty.choose(behind);
+        let listing = seats(&b, &Certified::Leader).await.unwrap();
+        assert_eq!(names(&listing), ["seat.a", "seat.kept"]);
+        assert_eq!(listing.entries[0].1.revision, again, "read from the leader");
+        assert!(
+            listing.entries[1].1.revision < later,
+            "a live value is taken as it comes, which is what a quorum mends"
+        );
+        faulty.choose(|_| Fault::None);
+        let barrier = barrier(&b).await;
+        faulty.choose(behind);
+        // A quorum's listing has no pass, and takes no copy from before its barrier.
+        match seats(&b, &Certified::Quorum(barrier)).await {
+            Ok(listing) => {
+                let listed: Vec<u64> = listing.entries.iter().map(|(_, version)| version.revision).collect();
+                assert_eq!((listed, copies), (vec![again, later], false));
+            }
+            Err(unknown) => assert!(copies && matches!(unknown.cause, Cause::Stale { .. }), "{unknown}"),
+        }
+    }
+}
+
+/// A consumer that does not come about is waited for half a second; copies take its place, certified by the index.
+pub async fn without_a_consumer_a_listing_is_made_of_copies<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    let all = seat_names(5);
+    let written = fill(&direct, &all).await;
+    for fault in [Fault::DropRequest, Fault::Delay(Duration::from_secs(60)), Fault::Broken(0)] {
+        let (asked, copies) = watch::channel(0);
+        let mut chosen = every(Verb::Pass, fault);
+        faulty.choose(move |call| {
+            asked.send_modify(|copies| *copies += usize::from(call.verb == Verb::Copy));
+            chosen(call)
+        });
+        let listing = seats(&b, &Certified::Leader).await.unwrap();
+        let listed: Vec<u64> = listing.entries.iter().map(|(_, version)| version.revision).collect();
+        assert_eq!(listed.len(), written.len(), "{fault:?}");
+        assert_eq!(*copies.borrow(), 1, "{fault:?}");
+        // With no copies either there is nothing to hand over.
+        faulty.choose(move |call| match call.verb {
+            Verb::Pass if fault != Fault::Delay(Duration::from_secs(60)) => fault,
+            Verb::Pass | Verb::Copy => Fault::DropRequest,
+            _ => Fault::None,
+        });
+        told(&seats(&b, &Certified::Leader).await.unwrap_err(), &b);
+    }
+}
+
+/// Without the index, however whole the pass was, nothing is handed over. A quorum asks for it where one answer is not
+/// enough.
+pub async fn without_an_index_there_is_no_listing<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    let all = seat_names(1_100);
+    for n in [3, 1_100] {
+        fill(&direct, &all[..n]).await;
+        for fault in [Fault::DropRequest, Fault::DropReply] {
+            let [leader, quorum] = strategies(&direct).await;
+            faulty.choose(every(Verb::Index, fault));
+            let refused = seats(&b, &leader).await.unwrap_err();
+            assert_eq!(refused.cause, Cause::Timeout);
+            told(&refused, &b);
+            match seats(&b, &quorum).await {
+                Ok(listing) => assert_eq!((listing.entries.len(), n), (3, 3), "one answer proves itself"),
+                Err(refused) => {
+                    assert_eq!((refused.cause.clone(), n), (Cause::Timeout, 1_100));
+                    told(&refused, &b);
+                }
+            }
+            faulty.choose(|_| Fault::None);
+        }
+    }
+}
+
+/// An index from before the barrier names too few keys. It is asked for once more, and then refused.
+pub async fn an_index_from_before_the_barrier_is_refused<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    let all = seat_names(1_200);
+    fill(&direct, &all[..1_100]).await;
+    let past = b.index(&class("seat").filter(), b.deadline()).await.unwrap();
+    fill(&direct, &all[1_100..]).await;
+    let barrier = barrier(&direct).await;
+    let quorum = Certified::Quorum(barrier.clone());
+    faulty.choose(once(Verb::Index, Fault::Stale));
+    assert_eq!(seats(&b, &quorum).await.unwrap().entries.len(), 1_200);
+    faulty.choose(every(Verb::Index, Fault::Stale));
+    let refused = seats(&b, &quorum).await.unwrap_err();
+    assert_eq!(refused.cause, Cause::Stale { answered: past.last_seq, known: barrier.revision });
+    told(&refused, &b);
+}
+
+/// A member that is behind the barrier is not believed: it is asked once more, whether one answer was enough or several
+/// were needed, and then the listing is unknown.
+pub async fn a_member_behind_is_asked_again_and_never_believed<S: Store>(t: Fixture<S>) {
+    let all = seat_names(1_100);
+    for n in [3, 1_100] {
+        let (faulty, b, direct) = pair(&t, None).await;
+        fill(&direct, &all[..n]).await;
+        let past = barrier(&direct).await;
+        seats(&b, &Certified::Quorum(past.clone())).await.unwrap();
+        let rewritten = fill(&direct, &all[..n]).await;
+        let barrier = barrier(&direct).await;
+        let quorum = Certified::Quorum(barrier.clone());
+        faulty.choose(once(Verb::Copy, Fault::Stale));
+        let listing = seats(&b, &quorum).await.unwrap();
+        let listed: Vec<u64> = listing.entries.iter().map(|(_, version)| version.revision).collect();
+        assert_eq!(listed, rewritten);
+        faulty.choose(every(Verb::Copy, Fault::Stale));
+        let refused = seats(&b, &quorum).await.unwrap_err();
+        assert_eq!(refused.cause, Cause::Stale { answered: past.revision, known: barrier.revision });
+        told(&refused, &b);
+        // By the older barrier the same copies are good: the listing begins where that does.
+        let listing = seats(&b, &Certified::Quorum(past)).await.unwrap();
+        assert!(listing.entries.iter().all(|(_, version)| version.revision < barrier.revision));
+        assert_eq!(listing.entries.len(), n);
+        faulty.choose(every(Verb::Copy, Fault::DropRequest));
+        let refused = seats(&b, &quorum).await.unwrap_err();
+        assert_eq!(refused.cause, Cause::Timeout);
+        told(&refused, &b);
+        faulty.choose(|_| Fault::None);
+    }
+}
+
+/// "Nothing there", of a key that the index names, may come from somebody who is no leader any more. The index is asked
+/// again, and as long as it names the key, so is the key.
+pub async fn what_is_named_and_not_found_is_asked_again<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    fill(&direct, &seat_names(3)).await;
+    let lost = |then: Fault, times: usize| {
+        let mut reads = 0;
+        move |call: &Call<'_>| match call.verb {
+            Verb::Pass => Fault::Split(1),
+            Verb::Read => {
+                reads += 1;
+                if reads > times { Fault::None } else { then }
+            }
+            _ => Fault::None,
+        }
+    };
+    for times in 1..=2 {
+        faulty.choose(lost(Fault::Before, times));
+        assert_eq!(seats(&b, &Certified::Leader).await.unwrap().entries.len(), 3, "{times} reads");
+    }
+    faulty.choose(lost(Fault::Before, usize::MAX));
+    let refused = seats(&b, &Certified::Leader).await.unwrap_err();
+    assert!(matches!(refused.cause, Cause::Garbage(_)), "{refused}");
+    told(&refused, &b);
+    faulty.choose(lost(Fault::DropRequest, 1));
+    let refused = seats(&b, &Certified::Leader).await.unwrap_err();
+    assert_eq!(refused.cause, Cause::Timeout);
+    told(&refused, &b);
+}
+
+/// A key that goes between the index and its read has gone. One that has come back by the time it is asked about again is
+/// listed.
+pub async fn a_key_purged_meanwhile_is_asked_about_once_more<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    for comes_back in [false, true] {
+        for name in ["seat:a", "seat:b"] {
+            stored(&direct, name, value("v"), Expect::Any).await;
+        }
+        let (step, mut steps) = watch::channel(0);
+        let mut asked = 0;
+        // The pass delivers nothing; then each read of the one key, and each index after the first, is held back.
+        faulty.choose(move |call| {
+            let held_back = match call.verb {
+                Verb::Pass => return Fault::Split(0),
+                Verb::Read => call.about == "seat.a",
+                Verb::Index => asked > 0,
+                _ => false,
+            };
+            if !held_back {
+                return Fault::None;
+            }
+            asked += 1;
+            step.send_replace(asked);
+            if asked <= 2 { Fault::Delay(Duration::from_millis(300)) } else { Fault::None }
+        });
+        let meanwhile = async {
+            steps.wait_for(|asked| *asked == 1).await.expect("it is read");
+            assert_eq!(direct.purge(&key("seat:a"), u64::MAX - 1).await.unwrap(), 1);
+            steps.wait_for(|asked| *asked == 2).await.expect("the index is asked again");
+            if comes_back {
+                stored(&direct, "seat:a", value("again"), Expect::At(0)).await;
+            }
+        };
+        let (listing, ()) = join(seats(&b, &Certified::Leader), meanwhile).await;
+        let listing = listing.unwrap();
+        assert_eq!(names(&listing), if comes_back { vec!["seat.a", "seat.b"] } else { vec!["seat.b"] });
+        faulty.choose(|_| Fault::None);
+    }
+}
+
+/// An answer about a key that is older than what the pass delivered of it is no leader's.
+pub async fn a_read_behind_the_pass_is_refused<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    let first = stored(&direct, "seat:a", value("v"), Expect::At(0)).await;
+    b.get(&key("seat:a")).await.unwrap();
+    let marker = stored(&direct, "seat:a", Write::Removal, Expect::Any).await;
+    b.get(&key("seat:a")).await.unwrap();
+    faulty.choose(every(Verb::Read, Fault::Stale));
+    let refused = seats(&b, &Certified::Leader).await.unwrap_err();
+    assert_eq!(refused.cause, Cause::Stale { answered: first, known: marker });
+    told(&refused, &b);
+}
+
+/// One deadline for all of a listing, whichever of its questions is not answered.
+pub async fn a_listing_ends_at_its_deadline<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    let all = seat_names(1_100);
+    fill(&direct, &all[..3]).await;
+    let within = Duration::from_secs(1);
+    let long = Fault::Delay(LIST_WITHIN * 2);
+    let large = [Verb::Index, Verb::Copy].map(|verb| (verb, 1_100));
+    for (verb, n) in [Verb::Pass, Verb::Index, Verb::Read, Verb::Copy].map(|verb| (verb, 3)).into_iter().chain(large) {
+        fill(&direct, &all[..n]).await;
+        for certified in strategies(&direct).await {
+            let leader = certified == Certified::Leader;
+            // What each strategy asks, and cannot do without.
+            let asks = match verb {
+                Verb::Pass | Verb::Read => leader,
+                Verb::Index => leader || n > 1_000,
+                _ => !leader,
+            };
+            faulty.choose(move |call| match call.verb {
+                asked if asked == verb && verb != Verb::Pass => long,
+                Verb::Pass if verb == Verb::Pass => Fault::Silent(1),
+                // What the pass leaves out is read, or there is nobody to read it from.
+                Verb::Pass if verb == Verb::Read => Fault::Split(0),
+                Verb::Copy if verb == Verb::Pass && leader => long,
+                _ => Fault::None,
+            });
+            let began = t.env.now();
+            let answer = b.list(&class("seat").filter(), &certified, began + within).await;
+            let took = t.env.now().since(began);
+            faulty.choose(|_| Fault::None);
+            if !asks {
+                assert_eq!(answer.unwrap().entries.len(), n, "{verb:?} {certified:?}");
+                continue;
+            }
+            let unknown = answer.expect_err("a question without an answer");
+            assert_eq!(unknown.cause, Cause::Timeout, "{verb:?} {certified:?}");
+            told(&unknown, &b);
+            assert!(took >= within && took < within * 4, "{verb:?} {certified:?}: {took:?}");
+        }
+    }
+}
+
+/// A barrier that is not acknowledged is none.
+pub async fn an_unanswered_barrier_is_unknown<S: Store>(t: Fixture<S>) {
+    let (faulty, b, _) = pair(&t, None).await;
+    for fault in [Fault::DropRequest, Fault::DropReply, Fault::Delay(LIST_WITHIN)] {
+        faulty.choose(every(Verb::Put, fault));
+        let unknown = b.barrier(t.env.now() + Duration::from_millis(200)).await.unwrap_err();
+        assert_eq!((unknown.op, &*unknown.resource, unknown.cause), ("barrier", b.name(), Cause::Timeout), "{fault:?}");
+    }
+}
+
+/// A listing of leases names their class, whatever it could not ask.
+pub async fn an_unknown_listing_of_leases_names_the_class<S: Store>(t: Fixture<S>) {
+    let faulty = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
+    let leases = t.leases_on(&faulty, Config { ..t.config() }).await;
+    let node = crate::held(&leases, &crate::terms(&leases, "node:n1", "n1:1")).await;
+    for verb in [Verb::Index, Verb::Copy] {
+        faulty.choose(every(verb, Fault::DropRequest));
+        let certified = if verb == Verb::Index { Certified::Leader } else { Certified::Quorum(node.barrier()) };
+        let unknown = leases.list(&class("seat"), &certified).await.unwrap_err();
+        assert_eq!((unknown.op, &*unknown.resource, unknown.cause), ("list", "seat", Cause::Timeout));
+        assert_eq!(unknown.landing, Landing::Settled);
+    }
+}
+
+/// Removed and written anew, a key has a new value in every copy that a barrier proves, whichever member gives it.
+pub async fn a_proved_copy_is_never_from_before_the_barrier<S: Store>(t: Fixture<S>) {
+    let b = bucket(&t, None).await;
+    for round in 0..100 {
+        let text = round.to_string();
+        stored(&b, "seat:a", Write::Removal, Expect::Any).await;
+        let again = stored(&b, "seat:a", value(&text), Expect::Any).await;
+        let barrier = barrier(&b).await;
+        let listing = seats(&b, &Certified::Quorum(barrier)).await.unwrap();
+        let [(_, Version { revision, value, .. })] = &listing.entries[..] else { panic!("{listing:?}") };
+        assert_eq!((*revision, value.as_deref()), (again, Some(text.as_bytes())));
+    }
+    assert!(matches!(b.copy(&["seat.>"], b.deadline()).await.unwrap(), Copy::Whole(_)));
+}

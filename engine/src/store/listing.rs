@@ -48,6 +48,9 @@ const COPY_KEYS: usize = 1000;
 /// Batched direct gets of one listing under way at once.
 const COPIES_AT_ONCE: usize = 4;
 
+/// A request ends at its deadline to within a few milliseconds, and tells more than that it is late.
+const LAST_WORD: Duration = Duration::from_millis(20);
+
 /// How often an answer in doubt is asked for: once more, and then it is unknown.
 const TRIES: u32 = 2;
 
@@ -70,8 +73,8 @@ pub(super) async fn list<B: Bucket>(
             Certified::Quorum(barrier) => quorum(bucket, filter, barrier, by).await,
         }
     });
-    // One budget for all of it, whatever each request makes of it.
-    let listed = bucket.env().within(by, listing).await.unwrap_or_else(|_| Err(timeout()));
+    // One budget for all of it, whatever each request makes of it; and a moment for the last one to say why it has no answer.
+    let listed = bucket.env().within(by + LAST_WORD, listing).await.unwrap_or_else(|_| Err(timeout()));
     listed.map_err(|unknown| unknown.during("list", about(bucket, filter)))
 }
 

@@ -252,7 +252,7 @@ fn a_lapsed_lease_is_told_to_nobody_and_is_off_the_list() {
             let began = env.now();
             assert!(off.is_some() || began.since(dead.confirmed()) <= ttl + SLACK, "still listed");
             assert_eq!(leases.renew(&mut alive).await.expect("nothing is failing"), Renew::Extended);
-            let nodes = leases.list(&class("node"), &Certified::Leader).await.expect("nothing is failing");
+            let nodes = Box::pin(leases.list(&class("node"), &Certified::Leader)).await.expect("nothing is failing");
             assert!(nodes.iter().any(|view| view.owner == "n2:1"), "a node that renews is listed");
             if off.is_none() && !nodes.iter().any(|view| view.owner == "n1:1") {
                 off = Some(env.now());

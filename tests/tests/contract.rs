@@ -154,6 +154,9 @@ contract! {
         nothing_older_than_the_answer_is_told
         a_follow_of_a_short_pass_begins_with_every_pause
         a_follow_that_ended_begins_again_with_everything
+        without_an_answer_nothing_is_said_of_a_pause
+        the_past_resumes_nothing
+        a_purge_is_told_to_nobody
     }
 }
 

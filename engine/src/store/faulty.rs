@@ -320,7 +320,16 @@ impl<B: Bucket> Bucket for Faulty<B> {
         let fault = self.fault(Verb::Pass, filter.as_str(), None);
         let below = self.ask(fault, "pass", filter.as_str(), self.below.pass(filter, values, by)).await?;
         let (bucket, script) = (self.name().to_owned(), self.script.clone());
-        Ok(FaultyPass { below, bucket, script, fault, delivered: 0, again: VecDeque::new(), replaying: false })
+        Ok(FaultyPass {
+            below,
+            bucket,
+            script,
+            fault,
+            delivered: 0,
+            again: VecDeque::new(),
+            replaying: false,
+            followed: false,
+        })
     }
 
     async fn copy(&self, names: &[&str], by: Mono) -> Result<Copy, Unknown> {
@@ -347,6 +356,8 @@ pub struct FaultyPass<P> {
     /// What was delivered, to be delivered again once all of it was.
     again: VecDeque<Delivery>,
     replaying: bool,
+    /// Whether it has told that nothing is pending; what it delivers from then on are changes, which no member has older.
+    followed: bool,
 }
 
 impl<P: Pass> Pass for FaultyPass<P> {
@@ -383,9 +394,11 @@ impl<P: Pass> Pass for FaultyPass<P> {
             }
             _ => {}
         }
+        let initial = !self.followed;
+        self.followed |= delivery.pending == 0;
         if let Some(key) = &delivery.key {
             let old = self.script.old(&self.bucket, key).filter(|old| old.revision < delivery.version.revision);
-            if let (Fault::Stale, Some(old)) = (self.fault, old) {
+            if let (Fault::Stale, true, Some(old)) = (self.fault, initial, old) {
                 delivery.version = old;
             } else {
                 self.script.remember(&self.bucket, key, Some(&delivery.version));

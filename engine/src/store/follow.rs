@@ -256,4 +256,30 @@ mod tests {
         assert!(given_up > 0 && matches!(news, News::All { entries, .. } if entries.len() == 1));
         assert_eq!(opened.load(Ordering::Relaxed), 1, "it goes on where it was");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_day_without_a_change_is_no_end() {
+        let env = Env::seeded(1);
+        let (_store, bucket) = bucket(&env).await;
+        let mut follow = follow(&bucket);
+        assert!(matches!(follow.next().await, News::All { .. }));
+        let quiet = env.within(env.now() + Duration::from_secs(50 * 60 * 60), follow.next()).await;
+        assert!(quiet.is_err(), "{quiet:?}");
+        let key = put(&bucket, "seat:a", b"1").await;
+        assert_eq!(follow.next().await, News::Changed(key, Some("1".to_owned())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_told_once_however_often_it_is_delivered() {
+        let env = Env::seeded(1);
+        let (store, bucket) = bucket(&env).await;
+        put(&bucket, "seat:a", b"1").await;
+        store.choose(|call| if call.verb == Verb::Pass { Fault::Replay } else { Fault::None });
+        let mut follow = follow(&bucket);
+        assert!(matches!(follow.next().await, News::All { entries, .. } if entries.len() == 1));
+        for name in ["seat:b", "seat:c"] {
+            let key = put(&bucket, name, b"1").await;
+            assert_eq!(follow.next().await, News::Changed(key, Some("1".to_owned())));
+        }
+    }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use coordproto::answer::Unknown;
+use coordproto::answer::{Cause, Unknown};
 use coordproto::key::{Filter, Key};
 use coordproto::listing::{Version, is_news};
 use futures_util::future::try_join;
@@ -38,6 +38,8 @@ pub struct Changes<P> {
     known: HashMap<Key, u64>,
     /// How far the stream had come when its leader named the keys.
     index_seq: u64,
+    /// The last revision told.
+    told: u64,
 }
 
 impl<P: Pass> Changes<P> {
@@ -47,10 +49,16 @@ impl<P: Pass> Changes<P> {
     /// When the watch can no longer promise every change. It has then ended, and is to be opened again.
     pub async fn next(&mut self) -> Result<(Key, Version), Unknown> {
         loop {
-            let delivery = self.pass.next(self.env.now() + A_DAY).await;
-            let delivery = delivery.map_err(|unknown| unknown.during("watch", self.about.as_str()))?;
-            let Some(key) = delivery.key else { continue };
-            if is_news(delivery.version.revision, self.known.get(&key).copied(), self.index_seq) {
+            let by = self.env.now() + A_DAY;
+            let delivery = match self.pass.next(by).await {
+                Ok(delivery) => delivery,
+                // A day without a change is no end. A consumer that is silent is one, and ends long before.
+                Err(unknown) if unknown.cause == Cause::Timeout && self.env.now() >= by => continue,
+                Err(unknown) => return Err(unknown.during("watch", self.about.as_str())),
+            };
+            let (Some(key), revision) = (delivery.key, delivery.version.revision) else { continue };
+            if revision > self.told && is_news(revision, self.known.get(&key).copied(), self.index_seq) {
+                self.told = revision;
                 return Ok((key, delivery.version));
             }
         }
@@ -74,7 +82,7 @@ pub(super) async fn watch<B: Bucket>(
         let listing = certify(bucket, filter, &index, collected, by).await?;
         let known = listing.entries.iter().map(|(key, version)| (key.clone(), version.revision)).collect();
         let (env, about) = (bucket.env().clone(), about(bucket, filter));
-        Ok(Watch { listing, changes: Changes { pass, env, about, known, index_seq: index.last_seq } })
+        Ok(Watch { listing, changes: Changes { pass, env, about, known, index_seq: index.last_seq, told: 0 } })
     });
     let opened = bucket.env().within(by, opening).await.unwrap_or_else(|_| Err(timeout()));
     opened.map_err(|unknown| unknown.during("watch", about(bucket, filter)))

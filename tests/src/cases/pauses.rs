@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::answer::{Cause, Error, Landing, Unknown};
 use coordproto::key::Key;
 use coordproto::record::seat_pause::{self, SeatPauseRecord};
 use coordproto::slot::POSITIONS;
@@ -372,4 +372,80 @@ pub async fn a_follow_that_ended_begins_again_with_everything<S: Store>(t: Fixtu
     assert_eq!(all(&t, &mut follow).await, [want[1].clone(), delta, gamma]);
     let epsilon = paused(&p, "epsilon", "bob").await;
     assert_eq!(news(&t, &mut follow).await, News::Changed(key("epsilon"), Some(seat("epsilon", "bob", epsilon))));
+}
+
+/// Without an answer no seat is paused, none is resumed, and none is said not to be; and whoever follows is told.
+pub async fn without_an_answer_nothing_is_said_of_a_pause<S: Store>(t: Fixture<S>) {
+    let p = pauses(&t).await;
+    let alpha = paused(&p, "alpha", "ada").await;
+    for (fault, landed) in [(Fault::DropRequest, false), (Fault::DropReply, true)] {
+        let store = Faulty::new(t.store.clone(), t.env.clone(), move |_| fault);
+        let f = SeatPauses::open(&store, &t.config()).await.expect("opening never fails");
+        let landing = |error: Error| error.unknown().expect("unknown").landing;
+        assert_eq!(landing(f.pause("beta", &record("bob")).await.unwrap_err()), Landing::InFlight);
+        assert_eq!(landing(f.resume("alpha", alpha).await.unwrap_err()), Landing::InFlight);
+        assert_eq!(landing(f.get("alpha").await.unwrap_err()), Landing::Settled);
+        assert_eq!(f.list().await.unwrap_err().landing, Landing::Settled);
+        assert_eq!(ended(&t, &mut f.follow()).await.op, "watch");
+        assert_eq!(p.get("beta").await.unwrap().is_some(), landed, "{fault:?}");
+        assert_eq!(p.get("alpha").await.unwrap().is_none(), landed, "{fault:?}");
+    }
+    let beta = p.get("beta").await.unwrap().expect("it landed");
+    let told = p.pause("beta", &record("bob")).await.unwrap();
+    assert_eq!(told, Pause::AlreadyPaused(beta), "asked again, it is told its own");
+    assert_eq!(p.resume("alpha", alpha).await.unwrap(), Resume::NotPaused, "and this that it is done");
+}
+
+/// A member that is behind says of a seat what was true of an earlier pause. It is asked again, and believed in nothing.
+pub async fn the_past_resumes_nothing<S: Store>(t: Fixture<S>) {
+    let p = pauses(&t).await;
+    let behind = Arc::new(AtomicUsize::new(0));
+    let left = behind.clone();
+    let store = Faulty::new(t.store.clone(), t.env.clone(), move |call: &Call<'_>| {
+        let stale = call.verb == Verb::Read
+            && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok();
+        if stale { Fault::Stale } else { Fault::None }
+    });
+    let f = SeatPauses::open(&store, &t.config()).await.expect("the bucket opens");
+    let first = paused(&p, "alpha", "ada").await;
+    assert_eq!(f.get("alpha").await.unwrap(), Some(seat("alpha", "ada", first)));
+    resumed(&p, "alpha", first).await;
+    let second = paused(&p, "alpha", "bob").await;
+    assert_eq!(f.get("alpha").await.unwrap(), Some(seat("alpha", "bob", second)));
+    for reads in 1..4 {
+        behind.store(reads, Ordering::Relaxed);
+        assert_eq!(f.resume("alpha", first).await.unwrap(), Resume::Changed(seat("alpha", "bob", second)));
+        behind.store(reads, Ordering::Relaxed);
+        let told = f.pause("alpha", &record("cyd")).await.unwrap();
+        assert_eq!(told, Pause::AlreadyPaused(seat("alpha", "bob", second)));
+    }
+    behind.store(usize::MAX, Ordering::Relaxed);
+    for error in [f.resume("alpha", first).await.map(drop), f.pause("alpha", &record("cyd")).await.map(drop)] {
+        let unknown = error.unwrap_err().unknown().cloned().expect("unknown");
+        assert!(matches!(unknown.cause, Cause::Contended { .. }), "{unknown}");
+        assert_eq!((&*unknown.resource, unknown.landing), ("alpha", Landing::Settled));
+    }
+    assert_eq!(p.get("alpha").await.unwrap(), Some(seat("alpha", "bob", second)), "nothing was touched");
+}
+
+/// A purge is told to nobody, which is why a resume leaves a marker; and sweeping that marker later is told to nobody either.
+pub async fn a_purge_is_told_to_nobody<S: Store>(t: Fixture<S>) {
+    let (p, b) = (pauses(&t).await, bucket(&t).await);
+    let alpha = paused(&p, "alpha", "ada").await;
+    let mut follow = p.follow();
+    assert_eq!(all(&t, &mut follow).await, [seat("alpha", "ada", alpha)]);
+    assert_eq!(b.purge(&key("alpha"), alpha).await.unwrap(), 1);
+    let beta = paused(&p, "beta", "bob").await;
+    assert_eq!(news(&t, &mut follow).await, News::Changed(key("beta"), Some(seat("beta", "bob", beta))));
+    resumed(&p, "beta", beta).await;
+    assert_eq!(news(&t, &mut follow).await, News::Changed(key("beta"), None));
+    let marker = b.get(&key("beta")).await.unwrap().expect("a marker");
+    assert_eq!(b.purge(&key("beta"), marker.revision).await.unwrap(), 1);
+    let gamma = paused(&p, "gamma", "bob").await;
+    assert_eq!(news(&t, &mut follow).await, News::Changed(key("gamma"), Some(seat("gamma", "bob", gamma))));
+    assert_eq!(
+        all(&t, &mut p.follow()).await,
+        [seat("gamma", "bob", gamma)],
+        "and whoever begins now knows of neither"
+    );
 }

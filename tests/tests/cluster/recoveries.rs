@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use coordproto::answer::Unknown;
+use coordproto::answer::{Cause, Unknown};
 use coordproto::key::Key;
 use engine::broker::Member;
 use engine::env::Mono;
@@ -35,9 +35,14 @@ enum Strategy {
     Leader,
     /// A barrier written for the listing.
     Quorum,
-    /// The last write of one's own that was acknowledged, as a heartbeat's.
-    QuorumHeld,
+    /// The node's last acknowledged heartbeat.
+    Heartbeat,
 }
+
+const STRATEGIES: [Strategy; 3] = [Strategy::Leader, Strategy::Quorum, Strategy::Heartbeat];
+
+/// A node's last heartbeat, and what was acknowledged before it was sent.
+type Heartbeat = Arc<Mutex<Option<(Barrier, Vec<u64>)>>>;
 
 /// One listing of the loop.
 struct Round {
@@ -101,18 +106,28 @@ impl<'a> Fleet<'a> {
         let mut tasks = Vec::new();
         for (n, bucket) in nodes.into_iter().enumerate() {
             let at = ["n1", "n2", "n3"][n];
-            tasks.push(fleet.writer(n, bucket.clone()));
-            for strategy in [Strategy::Leader, Strategy::Quorum, Strategy::QuorumHeld] {
-                tasks.push(fleet.lister(at, strategy, bucket.clone()));
+            let heartbeat = Heartbeat::default();
+            tasks.push(fleet.writer(n, bucket.clone(), heartbeat.clone()));
+            for strategy in STRATEGIES {
+                tasks.push(fleet.lister(at, strategy, bucket.clone(), heartbeat.clone()));
             }
         }
         Fleet { _tasks: tasks, ..fleet }
     }
 
-    fn writer(&self, n: usize, bucket: NatsBucket) -> Task<()> {
+    fn known(acked: &[AtomicU64]) -> Vec<u64> {
+        acked.iter().map(|acked| acked.load(Ordering::SeqCst)).collect()
+    }
+
+    fn writer(&self, n: usize, bucket: NatsBucket, heartbeat: Heartbeat) -> Task<()> {
         let (keys, acked) = (self.keys.clone(), self.acked.clone());
+        let own = resource(&format!("node:n{}", n + 1)).key().clone();
         tasks::spawn(async move {
             loop {
+                let (sent, known) = (bucket.env().now(), Fleet::known(&acked));
+                if let Some(revision) = written(&bucket, &own).await {
+                    *heartbeat.lock() = Some((Barrier { key: own.clone(), revision, sent }, known));
+                }
                 for i in (n..KEYS).step_by(3) {
                     if let Some(revision) = written(&bucket, &keys[i]).await {
                         acked[i].fetch_max(revision, Ordering::SeqCst);
@@ -123,28 +138,20 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    fn lister(&self, at: &'static str, strategy: Strategy, bucket: NatsBucket) -> Task<()> {
+    fn lister(&self, at: &'static str, strategy: Strategy, bucket: NatsBucket, heartbeat: Heartbeat) -> Task<()> {
         let (keys, acked, rounds) = (self.keys.clone(), self.acked.clone(), self.rounds.clone());
-        // A record of its own that it stands on, of another class.
-        let own = resource(&format!("node:{at}")).key().clone();
         tasks::spawn(async move {
             let env = bucket.env().clone();
-            let mut held: Option<(Barrier, Vec<u64>)> = None;
             loop {
-                let (began, known) = (env.now(), acked.iter().map(|acked| acked.load(Ordering::SeqCst)).collect());
+                let (began, known) = (env.now(), Fleet::known(&acked));
                 let by = began + WITHIN;
                 let answer = async {
                     let (certified, known) = match strategy {
                         Strategy::Leader => (Certified::Leader, known),
                         Strategy::Quorum => (Certified::Quorum(bucket.barrier(by).await?), known),
-                        Strategy::QuorumHeld => {
-                            // The heartbeat goes on beside the listings, and one without an answer changes nothing.
-                            let beat = env.within(began + WITHIN / 4, written(&bucket, &own)).await;
-                            if let Ok(Some(revision)) = beat {
-                                held = Some((Barrier { key: own.clone(), revision, sent: began }, known));
-                            }
-                            let (barrier, known) = held.clone().expect("its first heartbeat is acknowledged");
-                            (Certified::Quorum(barrier), known)
+                        Strategy::Heartbeat => {
+                            let last = eventually(&env, "a heartbeat", || async { heartbeat.lock().clone() }).await;
+                            (Certified::Quorum(last.0), last.1)
                         }
                     };
                     let listing = bucket.list(&class("seat").filter(), &certified, by).await?;
@@ -173,9 +180,10 @@ impl<'a> Fleet<'a> {
             (first.len() == all).then_some(first)
         })
         .await;
-        for strategy in [Strategy::Leader, Strategy::Quorum, Strategy::QuorumHeld] {
+        for strategy in STRATEGIES {
             let each: Vec<_> = found.iter().filter(|((of, _), _)| *of == strategy).collect();
-            let each: Vec<String> = each.iter().map(|((_, at), took)| format!("{at} {took:.0?}")).collect();
+            let each: Vec<String> =
+                each.iter().map(|((_, at), took)| format!("{at} {} ms", took.as_millis())).collect();
             println!("{fault}, {strategy:?}: {}", each.join(", "));
         }
         found
@@ -183,16 +191,19 @@ impl<'a> Fleet<'a> {
 
     /// Takes the rounds so far, and fails for one that outlived its deadline.
     fn settle(&self, fault: &str) {
-        for strategy in [Strategy::Leader, Strategy::Quorum, Strategy::QuorumHeld] {
+        for strategy in STRATEGIES {
             let (mut good, mut longest, mut unknown) = (0, Duration::ZERO, BTreeMap::<String, u32>::new());
             for round in self.rounds.lock().iter().filter(|round| round.strategy == strategy) {
                 longest = longest.max(round.ended.since(round.began));
                 match &round.answer {
                     Ok(()) => good += 1,
+                    Err(Unknown { op, cause: Cause::Stale { .. }, .. }) => {
+                        *unknown.entry(format!("{op}: a stale answer")).or_default() += 1;
+                    }
                     Err(why) => *unknown.entry(format!("{}: {}", why.op, why.cause)).or_default() += 1,
                 }
             }
-            println!("{fault}, {strategy:?}: {good} whole, longest {longest:.0?}, unknown {unknown:?}");
+            println!("{fault}, {strategy:?}: {good} whole, longest {} ms, unknown {unknown:?}", longest.as_millis());
             assert!(longest < WITHIN + SLACK, "{fault}, {strategy:?}: a listing took {longest:?}");
         }
         self.rounds.lock().clear();

@@ -24,6 +24,8 @@ const SEATS: usize = 20;
 const LISTINGS: usize = 10_000;
 const CANCELLED: usize = 100;
 const FLAPS: usize = 20;
+/// How long nothing may have changed for brokers to have settled.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// A way to a member that can be cut.
 struct Line {
@@ -80,6 +82,19 @@ async fn at_rest(brokers: &Brokers, most: u64) -> u64 {
     .await
 }
 
+/// The same of brokers that have settled: members begin to answer batched direct gets a second after they have a stream.
+async fn settled(brokers: &Brokers) -> u64 {
+    let (mut known, mut since) = (at_rest(brokers, u64::MAX).await, brokers.env.now());
+    while brokers.env.now().since(since) < SETTLED {
+        brokers.env.sleep(Duration::from_millis(100)).await;
+        let subscriptions = at_rest(brokers, u64::MAX).await;
+        if subscriptions != known {
+            (known, since) = (subscriptions, brokers.env.now());
+        }
+    }
+    known
+}
+
 #[test]
 fn listings_finished_cancelled_or_cut_off_leave_nothing_behind() {
     alone(3, async |brokers| {
@@ -99,7 +114,7 @@ fn listings_finished_cancelled_or_cut_off_leave_nothing_behind() {
                 assert_eq!(seats(bucket, certified).await, Ok(SEATS));
             }
         }
-        let baseline = at_rest(brokers, u64::MAX).await;
+        let baseline = settled(brokers).await;
 
         let began = env.now();
         let listings = stream::iter(0..LISTINGS).map(|n| seats(&bucket, &strategies[n % 2]));

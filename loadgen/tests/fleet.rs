@@ -39,7 +39,10 @@ fn a_run_reports_the_same_on_stdout_and_on_disk_and_one_seed_is_one_schedule() {
     assert_eq!((&report["seed"], &report["interrupted"], &report["faults"]), (&json!(7), &json!(false), &json!([])));
     assert_eq!((&report["params"]["seats_held_at_end"], &report["bring_up"]["seats"]), (&json!(60), &json!(60)));
     assert_eq!(report["ops"]["claim"]["scheduled"], json!(60));
-    assert_eq!(report["ops"]["list"]["scheduled"], json!(3));
+    assert_eq!(report["ops"]["membership/leader"]["scheduled"], json!(3));
+    let by_quorum = &report["ops"]["membership/quorum"];
+    assert_eq!(by_quorum["ok"], report["ops"]["presence"]["ok"]);
+    assert_eq!(by_quorum["requests_per_op"], json!(1.0), "the presence's renewal is its barrier");
     assert!(sum(&report, "ok") > 180, "three beats of 60 seats, and more");
     let server = &report["servers"][0];
     assert!(server["cpu_percent_mean"].is_number() && server["rss_bytes_max"].is_number(), "{server}");

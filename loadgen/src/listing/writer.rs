@@ -25,8 +25,9 @@ use crate::timer::Timer;
 /// What a value holds: as much as a lease with its status.
 static VALUE: [u8; 200] = [b'v'; 200];
 
-/// One write in so many is that of a key that comes and goes.
-const COMING_AND_GOING: u64 = 50;
+/// Of so many writes in a row of one writer, the last but one removes the key that comes and goes, and the last one makes it
+/// again: it is away for a short while only, since a key that was removed costs some ways of listing a read.
+const COMING_AND_GOING: u64 = 100;
 
 /// Keys written at once before anything is listed.
 const LOADED_AT_ONCE: usize = 256;
@@ -174,19 +175,25 @@ impl<B: Bucket> Writer<B> {
     }
 
     async fn write(&self, number: u64, intended: Mono) -> Result<(), Error> {
-        let turn = number % COMING_AND_GOING == COMING_AND_GOING - 1;
-        // While a write of the other one is under way, it is left alone.
-        let other = self.extra.filter(|_| turn).and_then(|extra| self.there.try_lock().ok().zip(Some(extra)));
-        let Some((mut there, extra)) = other else {
-            self.pen.store(&self.pen.ops.write, self.key, intended).await?;
-            return Ok(());
-        };
-        match there.take() {
-            Some(revision) => {
-                self.pen.remove(extra, revision, intended).await?;
+        let (pen, left) = (&self.pen, COMING_AND_GOING - 1 - number % COMING_AND_GOING);
+        // While a write of the one that comes and goes is under way, it is left alone.
+        if let Some(extra) = self.extra.filter(|_| left < 2)
+            && let Ok(mut there) = self.there.try_lock()
+        {
+            match (left, *there) {
+                (1, Some(revision)) => {
+                    *there = None;
+                    pen.remove(extra, revision, intended).await?;
+                    return Ok(());
+                }
+                (0, None) => {
+                    *there = pen.store(&pen.ops.create, extra, intended).await?;
+                    return Ok(());
+                }
+                _ => {}
             }
-            None => *there = self.pen.store(&self.pen.ops.create, extra, intended).await?,
         }
+        pen.store(&pen.ops.write, self.key, intended).await?;
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use engine::broker::Tls;
 
 use crate::duration;
 use crate::fleet::FleetArgs;
+use crate::listing::ListingArgs;
 use crate::target::Asked;
 
 /// Puts load on the coordination store, and checks that every answer is right while it is loaded.
@@ -24,7 +25,7 @@ Exit codes:
   0    no anomaly
   1    an anomaly was found, or loadgen itself failed
   2    the command line makes no sense, or names a file that cannot be read
-  4    no brokers: not started, not reached, or no seat came up for a minute
+  4    no brokers: not started, not reached, or no seat or key came up for a minute
   130  interrupted (143: terminated), no anomaly; the report says how far the run got";
 
 /// What can be run.
@@ -32,6 +33,8 @@ Exit codes:
 pub enum Command {
     #[expect(missing_docs, reason = "its settings say what it is")]
     Fleet(FleetArgs),
+    #[expect(missing_docs, reason = "its settings say what it is")]
+    Listing(ListingArgs),
 }
 
 /// What every scenario takes.

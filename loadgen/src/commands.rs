@@ -8,6 +8,7 @@ use crate::cli::{Command, Common};
 use crate::exit::Exit;
 use crate::fleet::Fleet;
 use crate::limits;
+use crate::listing::Listing;
 use crate::progress::Progress;
 use crate::report::ensure_writable;
 use crate::scenario::{Scenario, Start};
@@ -21,6 +22,7 @@ pub async fn run(command: Command, mut signals: Signals) -> Exit {
     let in_order = async {
         match command {
             Command::Fleet(args) => in_order::<Fleet>(&args.common, |seed| args.params(seed), first).await,
+            Command::Listing(args) => in_order::<Listing>(&args.common, |_| args.params(), first).await,
         }
     };
     tokio::select! {

@@ -16,7 +16,7 @@ Examples:
   loadgen fleet --seats 600 --nodes 6 --heartbeat 5s --duration 30s --brokers 1
   loadgen fleet --url nats://user:password@10.0.0.1:4222,nats://10.0.0.2:4222 --out report/";
 
-/// Nodes hold seats on a heartbeat, claimers race for fresh seats, a watcher lists the nodes.
+/// Nodes hold seats on a heartbeat and list one another on each, claimers race for fresh seats.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct FleetArgs {

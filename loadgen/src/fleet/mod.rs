@@ -1,4 +1,5 @@
-//! `loadgen fleet`: nodes holding seats on a heartbeat, claimers racing for fresh ones, a watcher listing the membership.
+//! `loadgen fleet`: nodes holding seats on a heartbeat and reading the membership on each, claimers racing for fresh seats, a
+//! watcher that reads the membership another way.
 //!
 //! Every node has a connection and leases of its own, and beats at an instant of its own within the interval. The run goes
 //! through bring-up, warm-up, a quiet part with the heartbeats (and the watcher) alone, and the contest. Correctness is
@@ -6,12 +7,12 @@
 
 mod args;
 mod contest;
+mod membership;
 mod model;
 mod node;
 mod params;
 mod plan;
 mod scenario;
-mod watcher;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -159,7 +160,7 @@ impl Fleet {
         self.recorder.measure_from(measured_from);
         over.at(measured_from + duration);
         let contest = Arc::new(Contest::new(plan, contest_from));
-        tasks.push(tasks::spawn(watcher::watch(ctx.clone(), leases.to_vec(), measured_from, stop.clone())));
+        tasks.push(tasks::spawn(membership::watch(ctx.clone(), leases.to_vec(), measured_from, stop.clone())));
         tasks.push(tasks::spawn(contest.clone().conduct(ctx.clone(), stop.clone())));
         for (claimer, leases) in (0..claimers).zip(leases.iter().cycle()) {
             tasks.push(tasks::spawn(contest.clone().claimer(ctx.clone(), leases.clone(), claimer, stop.clone())));

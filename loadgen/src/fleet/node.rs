@@ -1,4 +1,5 @@
-//! A node of the fleet: it claims its seats, renews all of them in one burst on every heartbeat, with its presence.
+//! A node of the fleet: it claims its seats, renews all of them in one burst on every heartbeat, with its presence, and reads
+//! the membership when that is renewed.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use engine::store::Store;
 use futures_util::future::{join, ready};
 use futures_util::stream::{self, StreamExt};
 
-use super::{Context, Ops};
+use super::{Context, Ops, membership};
 use crate::recorder::{Op, Outcome};
 use crate::stop::Stop;
 use crate::timer::Timer;
@@ -70,11 +71,18 @@ impl<S: Store> Node<S> {
         self.presence.iter().for_each(|_| stop.let_go(&self.ctx.ops.presence, missed()));
     }
 
-    /// One heartbeat: the seats in a burst, and the presence with its status right behind them.
+    /// One heartbeat: the seats in a burst, the presence with its status right behind them, and behind that the membership.
     async fn beat(&mut self, intended: Mono) {
         let Ops { renew, presence: op, .. } = self.ctx.ops.clone();
-        let presence = self.presence.take();
-        let presence = renew_presence(self.ctx.clone(), self.leases.clone(), op, self.status(), presence, intended);
+        let (ctx, leases, presence) = (self.ctx.clone(), self.leases.clone(), self.presence.take());
+        let presence = renew_presence(ctx.clone(), leases.clone(), op, self.status(), presence, intended);
+        let presence = async {
+            let (presence, extended) = presence.await;
+            if let Some(presence) = presence.as_ref().filter(|_| extended) {
+                membership::read_by(&ctx, &leases, presence).await;
+            }
+            presence
+        };
         ((), self.presence) = join(self.renew(&renew, intended, |_| true), presence).await;
         self.announce().await;
     }
@@ -105,7 +113,7 @@ impl<S: Store> Node<S> {
                 };
                 let (ctx, now) = (self.ctx.clone(), self.ctx.env.now());
                 let presence = renew_presence(ctx, self.leases.clone(), op.clone(), self.status(), presence, now);
-                let ((), presence) = join(self.renew(&op, now, |i| overdue[i]), presence).await;
+                let ((), (presence, _)) = join(self.renew(&op, now, |i| overdue[i]), presence).await;
                 self.presence = presence.or(confirmed);
             }
             if missing {
@@ -185,7 +193,7 @@ impl<S: Store> Node<S> {
     }
 }
 
-/// Renews a presence; answers it unless it is lost.
+/// Renews a presence; answers it unless it is lost, and whether it was extended.
 async fn renew_presence<S: Store>(
     ctx: Context,
     leases: Leases<S>,
@@ -193,22 +201,27 @@ async fn renew_presence<S: Store>(
     status: serde_json::Value,
     presence: Option<Lease>,
     intended: Mono,
-) -> Option<Lease> {
-    let mut presence = presence?;
+) -> (Option<Lease>, bool) {
+    let Some(mut presence) = presence else { return (None, false) };
     let op = op.arrival(intended).start(ctx.env.now());
     let (answer, cost) = Meter::measure(leases.renew_with(&mut presence, status)).await;
     let now = ctx.env.now();
     op.finish(Outcome::of(&answer, |renew| *renew == Renew::Extended), now, cost.requests);
     match answer {
-        Ok(Renew::Extended) => ctx.model.extended(&presence),
+        Ok(Renew::Extended) => {
+            ctx.model.extended(&presence);
+            (Some(presence), true)
+        }
         Ok(Renew::Lost) => {
             ctx.model.lost(&presence, now);
-            return None;
+            (None, false)
         }
         // Ambiguity is not loss: announced still, and asked again.
-        Err(error) => tracing::debug!(resource = %presence.resource(), %error, "presence_renew_unknown"),
+        Err(error) => {
+            tracing::debug!(resource = %presence.resource(), %error, "presence_renew_unknown");
+            (Some(presence), false)
+        }
     }
-    Some(presence)
 }
 
 /// Claims, records it, and tells the model.

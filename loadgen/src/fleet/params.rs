@@ -60,8 +60,10 @@ pub struct Ops {
     pub release: Op,
     /// The reading that checks a contest.
     pub get: Op,
-    /// A membership listing.
-    pub list: Op,
+    /// The watcher's listing of the membership, certified by the leader.
+    pub by_leader: Op,
+    /// A node's listing of the membership on its heartbeat, proved by its presence.
+    pub by_quorum: Op,
 }
 
 impl Ops {
@@ -75,7 +77,8 @@ impl Ops {
             sweep: recorder.declare("sweep"),
             release: recorder.declare("release"),
             get: recorder.declare("get"),
-            list: recorder.declare("list"),
+            by_leader: recorder.declare("membership/leader"),
+            by_quorum: recorder.declare("membership/quorum"),
         }
     }
 }

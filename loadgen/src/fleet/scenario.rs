@@ -55,7 +55,7 @@ impl Scenario for Fleet {
             () = &mut interrupt => return Ok(Ran { interrupted: true, ..Ran::default() }),
         };
         tracing::info!(nodes = leases.len(), buckets = self.prefix, replicas = self.replicas, "fleet_connected");
-        Ok(self.run(&leases, interrupt).await)
+        Ok(Box::pin(self.run(&leases, interrupt)).await)
     }
 
     fn buckets(&self) -> Vec<String> {

@@ -16,6 +16,12 @@ pub struct Anomalies {
     pub live_leases_lost: u64,
     /// A listing lacked a member that was there throughout.
     pub memberships_short: u64,
+    /// A listing that promises to be whole lacked a key that was live throughout it.
+    pub listing_short: u64,
+    /// Such a listing had a key more than once.
+    pub listing_double: u64,
+    /// A listing that a quorum proves had a key at an older revision than had been acknowledged before.
+    pub listing_old: u64,
     /// A seat of a node had no holder when the run was over.
     pub seats_not_held: u64,
     /// What became of something could not be found out: an operation never ended, or the final listing had no answer.
@@ -24,13 +30,16 @@ pub struct Anomalies {
 
 impl Anomalies {
     /// Every kind with its count, by its name in the report.
-    pub fn each(&self) -> [(&'static str, u64); 7] {
+    pub fn each(&self) -> [(&'static str, u64); 10] {
         [
             ("double_holders", self.double_holders),
             ("epochs_reused", self.epochs_reused),
             ("winners_told_not_held", self.winners_told_not_held),
             ("live_leases_lost", self.live_leases_lost),
             ("memberships_short", self.memberships_short),
+            ("listing_short", self.listing_short),
+            ("listing_double", self.listing_double),
+            ("listing_old", self.listing_old),
             ("seats_not_held", self.seats_not_held),
             ("ops_unsettled", self.ops_unsettled),
         ]

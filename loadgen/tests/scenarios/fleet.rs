@@ -1,8 +1,4 @@
 //! `loadgen fleet` from the outside: what it prints and writes, how it ends, and that nothing of it stays.
-#![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +10,8 @@ use engine::jetstream::{Jetstream, Options};
 use engine::store::nats::Nats;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use support::{Running, no_anomaly, send, until_gone, valid};
+
+use crate::support::{Ended, Running, no_anomaly, send, until_gone, valid};
 
 /// A fleet that is up in a moment, with one line of progress a second while it lasts.
 const SMALL: &str = "--seats 60 --nodes 6 --heartbeat 1s --warmup 1s --claims 60 --claimers 8 --brokers 1";
@@ -39,7 +36,10 @@ fn a_run_reports_the_same_on_stdout_and_on_disk_and_one_seed_is_one_schedule() {
     assert_eq!((&report["seed"], &report["interrupted"], &report["faults"]), (&json!(7), &json!(false), &json!([])));
     assert_eq!((&report["params"]["seats_held_at_end"], &report["bring_up"]["seats"]), (&json!(60), &json!(60)));
     assert_eq!(report["ops"]["claim"]["scheduled"], json!(60));
-    assert_eq!(report["ops"]["list"]["scheduled"], json!(3));
+    assert_eq!(report["ops"]["membership/leader"]["scheduled"], json!(3));
+    let by_quorum = &report["ops"]["membership/quorum"];
+    assert_eq!(by_quorum["ok"], report["ops"]["presence"]["ok"]);
+    assert_eq!(by_quorum["requests_per_op"], json!(1.0), "the presence's renewal is its barrier");
     assert!(sum(&report, "ok") > 180, "three beats of 60 seats, and more");
     let server = &report["servers"][0];
     assert!(server["cpu_percent_mean"].is_number() && server["rss_bytes_max"].is_number(), "{server}");
@@ -279,7 +279,7 @@ async fn a_nats_that_runs_already_is_used_and_left_as_it_was_found() {
 }
 
 /// Runs a line of shell in which `"$0"` is the binary and `"$1"` a directory, from which its answers are read.
-fn shell(line: &str) -> (support::Ended, String) {
+fn shell(line: &str) -> (Ended, String) {
     let dir = tempfile::tempdir().unwrap();
     let kept = tempfile::tempdir().unwrap();
     let mut command = Command::new("/bin/sh");

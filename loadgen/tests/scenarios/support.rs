@@ -178,6 +178,9 @@ pub(crate) fn no_anomaly(report: &Value) {
         "winners_told_not_held",
         "live_leases_lost",
         "memberships_short",
+        "listing_short",
+        "listing_double",
+        "listing_old",
         "seats_not_held",
         "ops_unsettled",
     ];

@@ -1,0 +1,160 @@
+//! The listings as what is around them sees them: how they are opened on brokers, and what they say of themselves.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::store::BucketSpec;
+use engine::store::nats::Nats;
+use serde_json::Value;
+
+use super::{Account, Clients, LISTING, LOAD, Listing, Ops, Params, Strategy, Tally};
+use crate::duration;
+use crate::recorder::Recorder;
+use crate::report::{Anomalies, BringUp, Operation, Report};
+use crate::scenario::{Parts, Ran, Scenario, Start};
+use crate::table::units::{count, percent, plural};
+use crate::target::{Target, Unavailable};
+
+impl Scenario for Listing {
+    const NAME: &'static str = "listing";
+    const CLIENTS: &'static str = "readers";
+    const MEASURED_FROM: &'static str = LISTING;
+
+    type Params = Params;
+    type CameTo = ();
+
+    fn clients(params: &Params) -> usize {
+        params.readers + params.writing()
+    }
+
+    fn schedule_digest(_params: &Params) -> Option<u64> {
+        None
+    }
+
+    fn new(params: Params, Start { env, origin, prefix, replicas }: Start) -> Listing {
+        let mut recorder = Recorder::new(origin);
+        let ops = Ops::declare(&mut recorder);
+        let account = Arc::new(Account::new(&params));
+        let bucket = BucketSpec { name: format!("{prefix}_listing"), age: None, raise_age: false, replicas };
+        let (tally, unsettled, parts) = (Tally::default(), AtomicU64::new(0), Parts::default());
+        Listing { env, params, bucket, recorder, ops, account, tally, unsettled, parts }
+    }
+
+    async fn open_and_run(
+        &self,
+        target: &Target,
+        first: &Nats,
+        interrupt: impl Future<Output = ()>,
+    ) -> Result<Ran<()>, Unavailable> {
+        let store = async |client: usize| match client {
+            0 => Ok(first.clone()),
+            _ => target.store(client).await,
+        };
+        let mut interrupt = std::pin::pin!(interrupt);
+        let clients: Clients<Nats> = tokio::select! {
+            clients = self.open(&store) => clients?,
+            () = &mut interrupt => return Ok(Ran { interrupted: true, ..Ran::default() }),
+        };
+        let (bucket, replicas) = (&self.bucket.name, self.bucket.replicas);
+        tracing::info!(clients = Listing::clients(&self.params), bucket, replicas, "listing_connected");
+        Ok(self.run(clients, interrupt).await)
+    }
+
+    fn buckets(&self) -> Vec<String> {
+        vec![self.bucket.name.clone()]
+    }
+
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    fn anomalies(&self) -> Anomalies {
+        Anomalies { ops_unsettled: self.unsettled.load(Ordering::Relaxed), ..self.tally.anomalies() }
+    }
+
+    fn params(&self, (): &()) -> Vec<(&'static str, Value)> {
+        let params = &self.params;
+        let length = match params.count {
+            Some(count) => ("count", count.into()),
+            None => ("duration", duration::format(params.duration).into()),
+        };
+        vec![
+            ("keys", params.keys.into()),
+            ("churned", params.churned.into()),
+            ("extra", params.extra().into()),
+            ("churn", params.churn.to_string().into()),
+            ("readers", params.readers.into()),
+            ("strategies", params.strategies.iter().map(|strategy| strategy.name()).collect()),
+            length,
+            ("turn", params.turn().into()),
+            ("listings", self.tally.reported(&params.strategies)),
+        ]
+    }
+
+    fn bring_up(&self) -> Option<BringUp> {
+        None
+    }
+
+    fn progress(&self, part: &str) -> Option<String> {
+        match part {
+            "opening" => Some(format!("connecting {} clients", Listing::clients(&self.params))),
+            LOAD => Some(format!("{} of {} keys written", self.account.written(), self.account.keys().len())),
+            _ => {
+                let each = self.params.strategies.iter().map(|strategy| {
+                    let listings = self.tally.of(*strategy);
+                    format!("{} {} ({} short)", strategy.name(), count(listings.answered), count(listings.short))
+                });
+                Some(each.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    fn remarks(report: &Report) -> Vec<String> {
+        Strategy::ALL.into_iter().filter_map(|strategy| remark(report, strategy)).collect()
+    }
+}
+
+/// What the listings of one way came to, and how long they took beside those of the way that it is compared with; none when
+/// there were none.
+fn remark(report: &Report, strategy: Strategy) -> Option<String> {
+    let name = strategy.name();
+    let counts = report.params.get("listings")?.get(name)?;
+    let of = |count: &str| counts.get(count)?.as_u64();
+    let answered = of("answered").filter(|answered| *answered > 0)?;
+    let share = |count: &str| of(count).map(|count| share(count, answered));
+    let reads = counts.get("leader_reads_per_listing")?.as_f64()?;
+    let compared = match strategy {
+        Strategy::Leader => Some(Strategy::Naive),
+        Strategy::Quorum => Some(Strategy::Leader),
+        Strategy::Naive => None,
+    };
+    let median = |strategy: Strategy| operation(report, strategy)?.latency.corrected.p50_ns.filter(|p50| *p50 > 0);
+    let times = compared.and_then(|other| Some((median(strategy)? as f64 / median(other)? as f64, other.name())));
+    let times = times.map_or_else(String::new, |(times, other)| format!("; p50 {times:.2} times that of {other}"));
+    Some(format!(
+        "{name}: {} short, {} with a key twice, {} with an old value, of {}; {:.2} requests and {reads:.3} reads of one key each{times}",
+        share("short")?,
+        share("double")?,
+        share("old")?,
+        plural(answered, "listing", "listings"),
+        operation(report, strategy)?.requests_per_op?,
+    ))
+}
+
+fn operation(report: &Report, strategy: Strategy) -> Option<&Operation> {
+    report.measurements.ops.get(&format!("listing/{}", strategy.name()))
+}
+
+/// A share of a whole; zero only when there is none.
+fn share(part: u64, whole: u64) -> String {
+    match part as f64 * 100.0 / whole as f64 {
+        _ if part == 0 => "none".to_owned(),
+        share if share < 0.1 => "<0.1 %".to_owned(),
+        share => percent(share),
+    }
+}

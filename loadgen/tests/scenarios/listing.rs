@@ -1,0 +1,90 @@
+//! `loadgen listing` from the outside: what it counts on a real broker, and how it ends.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Running, no_anomaly, until_gone, valid};
+
+fn start(args: &str) -> Running {
+    Running::scenario("listing", args)
+}
+
+#[test]
+fn a_pass_alone_is_short_on_a_broker_and_the_others_are_not() {
+    let ended = start("--keys 5 --count 300 --brokers 1 --output json --seed 7").end();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let report = ended.report();
+    valid(&report);
+    no_anomaly(&report);
+    assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap(), report);
+    let (ops, listings) = (&report["ops"], &report["params"]["listings"]);
+    for way in ["leader", "quorum", "naive"] {
+        let (op, came_to) = (&ops[format!("listing/{way}")], &listings[way]);
+        assert_eq!(
+            (&op["ok"], &came_to["answered"], &came_to["unknown"]),
+            (&json!(300), &json!(300), &json!(0)),
+            "{way}"
+        );
+        assert!(op["latency"]["corrected"]["p99_ns"].is_number(), "{way}");
+    }
+    for way in ["leader", "quorum"] {
+        assert_eq!((&listings[way]["short"], &listings[way]["double"]), (&json!(0), &json!(0)), "{way}");
+    }
+    assert_eq!(listings["quorum"]["old"], json!(0));
+    assert!(listings["naive"]["short"].as_u64().unwrap() > 0, "{listings}");
+    assert_eq!(ops["listing/naive"]["requests_per_op"], json!(2.0), "a consumer is made and removed");
+    assert_eq!((&ops["listing/quorum"]["requests_per_op"], &ops["barrier"]["ok"]), (&json!(1.0), &json!(300)));
+    let of_the_leader = ops["listing/leader"]["requests_per_op"].as_f64().unwrap();
+    let reads = listings["leader"]["leader_reads_per_listing"].as_f64().unwrap();
+    assert!((of_the_leader - 3.0 - reads).abs() < 0.01, "an index beside it, and reads: {of_the_leader}, {reads}");
+    assert_eq!(report["warmup"]["create"]["ok"], json!(8), "five keys and three that come and go");
+    assert!(ops["remove"]["ok"].as_u64().unwrap() > 0, "{}", ops["remove"]);
+    assert_eq!(report["params"]["keys"], json!(5));
+    for part in ["WARN", "ERROR", "async_nats", "panicked"] {
+        assert!(!ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
+    }
+}
+
+#[test]
+fn three_brokers_are_listed_at_a_rate_and_told_of_in_lines() {
+    let args = "--keys 50 --churned 10 --churn 200/s --duration 3s --strategy quorum,leader --brokers 3";
+    let ended = start(args).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let report = ended.report();
+    valid(&report);
+    no_anomaly(&report);
+    let written: u64 =
+        ["write", "remove", "create"].map(|op| report["ops"][op]["scheduled"].as_u64().unwrap()).iter().sum();
+    assert_eq!(written, 600);
+    assert_eq!(report["ops"]["listing/naive"]["scheduled"], json!(0));
+    for line in
+        ["leader: none short, none with a key twice, ", "quorum: none short, none with a key twice, none with an old"]
+    {
+        assert!(ended.stdout.contains(&format!("\n{line}")), "{line} in\n{}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains("\nnaive: "), "{}", ended.stdout);
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_in_order_with_a_report_of_what_was() {
+    let mut running = start("--brokers 1 --count 100000000");
+    running.until("leader 1");
+    let servers = running.servers();
+    running.signal(Signal::INT);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(130), "{}", ended.stderr);
+    let report = ended.report();
+    valid(&report);
+    no_anomaly(&report);
+    assert_eq!(report["interrupted"], json!(true));
+    assert!(report["params"]["listings"]["leader"]["answered"].as_u64().unwrap() > 0);
+    assert!(ended.stdout.starts_with("verdict: ok (interrupted after "), "{}", ended.stdout);
+    until_gone(&servers).await;
+}
+
+#[test]
+fn more_keys_than_a_listing_may_have_are_refused() {
+    let ended = start("--keys 100001").end();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{}", ended.stderr);
+    assert!(ended.stderr.contains("'100001'") && ended.stderr.contains("from 1 to 100000"), "{}", ended.stderr);
+}

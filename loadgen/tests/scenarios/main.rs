@@ -1,0 +1,7 @@
+//! The binary from the outside, scenario by scenario.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fleet;
+mod listing;
+mod support;

@@ -261,6 +261,10 @@ mod tests {
         assert_eq!(leadership(r#","cluster":{"name":"C","leader":"n1"}"#), Leadership::Led("n1".into()));
         assert_eq!(leadership(&format!(r#","cluster":{LEADERLESS}"#)), Leadership::Leaderless);
         assert_eq!(leadership(r#","cluster":{"name":"C","leader":""}"#), Leadership::Leaderless);
+        // A follower's answer: who leads is among the others.
+        let beside = CLUSTERED.replace(r#""name":"n1""#, r#""name":"n1"},{"name":"n2""#);
+        assert_eq!(leadership(&format!(r#","cluster":{beside}"#)), Leadership::Leaderless);
+        assert_eq!(leadership(r#","cluster":{"name":"C","leader":"n1","replicas":[]}"#), Leadership::Led("n1".into()));
         assert_eq!(leadership(r#","cluster":{}"#), Leadership::Leaderless);
         assert_eq!(leadership(""), Leadership::Leaderless);
     }

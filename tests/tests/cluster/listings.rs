@@ -62,12 +62,12 @@ fn a_member_that_speaks_in_the_leaders_name_certifies_no_listing() {
             let put = bucket.put(resource(name).key(), Write::Value("v".into()), Expect::Any).await;
             assert!(matches!(put.expect("a definite answer"), Put::Stored(_)));
         };
-        let (mut young, until) = (0, env.now() + Duration::from_secs(60));
+        let mut young = 0;
         // Which member that is, is drawn for every stream: a stream of which nobody speaks beside the leader is no use.
-        for round in 0..3 {
+        for round in 0..2 {
             let (spec, stream, beside) = loop {
-                assert!(env.now() < until, "nobody speaks in the leader's name");
                 young += 1;
+                assert!(young < 100, "nobody speaks in the leader's name");
                 let spec = BucketSpec { name: format!("young{young}"), age: None, raise_age: false, replicas: 3 };
                 let stream = format!("KV_{}", spec.name);
                 let all = join_all(brokers.members().iter().map(|member| opened(member, &spec))).await;

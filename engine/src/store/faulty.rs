@@ -289,12 +289,7 @@ impl<B: Bucket> Bucket for Faulty<B> {
                 return Err(Unknown::in_flight("put", resource(), Cause::Timeout).into());
             }
             Fault::Delay(wait) => self.script.env.sleep(wait).await,
-            Fault::Before
-            | Fault::Split(_)
-            | Fault::Silent(_)
-            | Fault::Broken(_)
-            | Fault::Slow(_)
-            | Fault::Replay => {}
+            Fault::Before | Fault::Split(_) | Fault::Silent(_) | Fault::Broken(_) | Fault::Slow(_) | Fault::Replay => {}
             Fault::Stale => {
                 if let (Expect::At(known), Some(old)) = (expect, self.script.old(self.name(), key))
                     && old.revision < known

@@ -55,7 +55,7 @@ const TRIES: u32 = 2;
 const CATCH_UP: Duration = Duration::from_millis(2);
 
 /// How many copies in a row may be from members that are behind. Whoever answers is drawn anew for each, so one member that
-/// stays behind is not met as often; the waits between them double, and come to a quarter of a second or two.
+/// stays behind is not met every time. The waits between them double, and come to a quarter to half a second.
 const COPY_TRIES: u32 = 8;
 
 pub(super) async fn list<B: Bucket>(

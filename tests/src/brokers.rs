@@ -180,19 +180,23 @@ impl Brokers {
         (all.len() == self.members().len()).then(|| all.into_iter().sum())
     }
 
+    /// The members that answer for a stream beside its leader, from their own copies and in the leader's name: a leader is
+    /// not among the replicas that its own answer lists.
+    pub async fn answering_beside_the_leader(&self, stream: &str) -> Vec<&Member> {
+        let told = answers(&self.env, &self.admin, format!("$JS.API.STREAM.INFO.{stream}"), self.members().len()).await;
+        let listed = told.iter().map(|info| {
+            let replicas = info["cluster"]["replicas"].as_array().into_iter().flatten();
+            let names: Vec<&str> = replicas.filter_map(|replica| replica["name"].as_str()).collect();
+            (info["cluster"]["leader"].as_str(), names)
+        });
+        let beside = listed.filter(|(leader, names)| leader.is_some_and(|leader| names.contains(&leader)));
+        let members = beside.filter_map(|(_, names)| self.members().iter().find(|m| !names.contains(&m.name())));
+        members.collect()
+    }
+
     /// What every server says to one question to the system account, as far as they answer in time.
     async fn every_server(&self, what: &str) -> Vec<Value> {
-        let inbox = self.system.new_inbox();
-        let mut replies = self.system.subscribe(inbox.clone()).await.expect("subscribed");
-        let asked = self.system.publish_with_reply(format!("$SYS.REQ.SERVER.PING.{what}"), inbox, "".into());
-        asked.await.expect("there is room for it");
-        let (mut told, until) = (Vec::new(), self.env.now() + ASK_WITHIN);
-        while told.len() < self.members().len()
-            && let Ok(Some(reply)) = self.env.within(until, replies.next()).await
-        {
-            told.push(serde_json::from_slice(&reply.payload).expect("JSON"));
-        }
-        told
+        answers(&self.env, &self.system, format!("$SYS.REQ.SERVER.PING.{what}"), self.members().len()).await
     }
 
     /// One question to JetStream's API; none when nobody answers, or with an error.
@@ -202,4 +206,18 @@ impl Brokers {
         let answer: Value = serde_json::from_slice(&reply.payload).expect("JSON");
         answer.get("error").is_none().then_some(answer)
     }
+}
+
+/// The answers to one question, as many as come in time and at most so many.
+async fn answers(env: &Env, client: &async_nats::Client, subject: String, most: usize) -> Vec<Value> {
+    let inbox = client.new_inbox();
+    let mut replies = client.subscribe(inbox.clone()).await.expect("subscribed");
+    client.publish_with_reply(subject, inbox, "".into()).await.expect("there is room for it");
+    let (mut told, until) = (Vec::new(), env.now() + ASK_WITHIN);
+    while told.len() < most
+        && let Ok(Some(reply)) = env.within(until, replies.next()).await
+    {
+        told.push(serde_json::from_slice(&reply.payload).expect("JSON"));
+    }
+    told
 }

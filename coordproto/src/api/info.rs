@@ -3,6 +3,7 @@
 //! The index of a large class is megabytes. It is walked once; its subjects stay where they stand in the reply, and an
 //! [`Info`] holds the reply. The configuration is parsed only when somebody asks for it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -44,7 +45,8 @@ pub struct Info {
 pub enum Leadership {
     /// A member of a cluster, by the server's name.
     Led(Box<str>),
-    /// A member answered that knows no leader: its reply is its own memory and no answer.
+    /// A member answered that does not lead: its reply is its own memory and no answer. It knows no leader, or it names
+    /// another one, as the member does that was to lead a stream first, during ten seconds from when that was made.
     Leaderless,
     /// A server outside any cluster; it is its own leader.
     Single,
@@ -113,7 +115,7 @@ pub fn parse(payload: &Bytes) -> Result<Reply<Info>, Garbage> {
             b"created" => created = Some(time(&mut scan)?),
             b"ts" => ts = Some(time(&mut scan)?),
             b"state" => state = Some(State::read(&mut scan, payload)?),
-            b"cluster" => leadership = cluster(&mut scan)?,
+            b"cluster" => leadership = cluster(&mut scan, payload)?,
             _ => {
                 scan.skip()?;
             }
@@ -193,15 +195,27 @@ fn subjects(scan: &mut Scan<'_>, payload: &Bytes, expected: u64) -> Result<Subje
     Ok(found)
 }
 
+/// Another member of a stream's group, as the one that answers lists them.
+#[derive(serde::Deserialize)]
+struct Replica<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+}
+
 /// A cluster's member names its cluster, and the leader if it knows one. A server of its own names no cluster and itself as
-/// leader. An answer that says nothing of either is treated as leaderless: nothing in it says who vouches for it.
-fn cluster(scan: &mut Scan<'_>) -> Result<Leadership, Garbage> {
-    let (mut named, mut leader) = (false, None);
+/// leader. An answer that says nothing of either is treated as leaderless: nothing in it says who vouches for it. So is one
+/// that lists the leader among the others: it is not the leader's.
+fn cluster(scan: &mut Scan<'_>, payload: &[u8]) -> Result<Leadership, Garbage> {
+    let (mut named, mut leader, mut replicas) = (false, None, Vec::new());
     scan.open()?;
     while let Some(name) = scan.field()? {
         match name {
             b"name" => named = !scan.string()?.text.is_empty(),
             b"leader" => leader = Some(scan.string()?.unescape()?),
+            b"replicas" => {
+                replicas = serde_json::from_slice::<Vec<Replica<'_>>>(&payload[scan.skip()?])
+                    .map_err(|_| Garbage("a group whose members cannot be read"))?;
+            }
             _ => {
                 scan.skip()?;
             }
@@ -210,6 +224,7 @@ fn cluster(scan: &mut Scan<'_>) -> Result<Leadership, Garbage> {
     Ok(match leader.filter(|name| !name.is_empty()) {
         None => Leadership::Leaderless,
         Some(_) if !named => Leadership::Single,
+        Some(name) if replicas.iter().any(|replica| replica.name == name) => Leadership::Leaderless,
         Some(name) => Leadership::Led(name.into()),
     })
 }
@@ -261,6 +276,10 @@ mod tests {
         assert_eq!(leadership(r#","cluster":{"name":"C","leader":"n1"}"#), Leadership::Led("n1".into()));
         assert_eq!(leadership(&format!(r#","cluster":{LEADERLESS}"#)), Leadership::Leaderless);
         assert_eq!(leadership(r#","cluster":{"name":"C","leader":""}"#), Leadership::Leaderless);
+        // A follower's answer: who leads is among the others.
+        let beside = CLUSTERED.replace(r#""name":"n1""#, r#""name":"n1"},{"name":"n2""#);
+        assert_eq!(leadership(&format!(r#","cluster":{beside}"#)), Leadership::Leaderless);
+        assert_eq!(leadership(r#","cluster":{"name":"C","leader":"n1","replicas":[]}"#), Leadership::Led("n1".into()));
         assert_eq!(leadership(r#","cluster":{}"#), Leadership::Leaderless);
         assert_eq!(leadership(""), Leadership::Leaderless);
     }

@@ -54,8 +54,12 @@ const LAST_WORD: Duration = Duration::from_millis(20);
 /// How often an answer in doubt is asked for: once more, and then it is unknown.
 const TRIES: u32 = 2;
 
-/// A member that is behind is milliseconds behind.
+/// A member that is behind is milliseconds behind, or seconds when it has just been started or thawed.
 const CATCH_UP: Duration = Duration::from_millis(2);
+
+/// How many copies in a row may be from members that are behind. Whoever answers is drawn anew for each, so one member that
+/// stays behind is not met every time. The waits between them double, and come to a quarter to half a second.
+const COPY_TRIES: u32 = 8;
 
 pub(super) async fn list<B: Bucket>(
     bucket: &B,
@@ -289,12 +293,14 @@ async fn index_since<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, 
     Err(doubt(stale.unwrap_or(Cause::Timeout)))
 }
 
-/// What a member holds of `names`, proved by the barrier if there is one; any doubt is asked about once more.
+/// What a member holds of `names`, proved by the barrier if there is one; one that is behind it is not believed, and another
+/// is asked.
 async fn held<B: Bucket>(bucket: &B, names: &[&str], barrier: Option<&Barrier>, by: Mono) -> Result<Copy, Unknown> {
     let mut stale = None;
-    for try_ in 0..TRIES {
+    for try_ in 0..COPY_TRIES {
         if try_ > 0 {
-            bucket.env().sleep(CATCH_UP + bucket.env().jitter(CATCH_UP)).await;
+            let wait = CATCH_UP * (1 << (try_ - 1));
+            bucket.env().sleep(wait + bucket.env().jitter(wait)).await;
         }
         let answer = bucket.copy(names, by).await?;
         let (Copy::Whole(copy), Some(barrier)) = (&answer, barrier) else { return Ok(answer) };

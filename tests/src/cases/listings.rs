@@ -94,7 +94,7 @@ pub async fn a_listing_under_rewrites_is_never_short_and_never_old<S: Store>(t: 
         };
         let listing = match seats(&b, &certified).await {
             Ok(listing) => listing,
-            // Where members fall behind the writes, two of them may be behind the barrier one after the other.
+            // Where members fall behind the writes, all that are asked may be behind the barrier.
             Err(Unknown { cause: Cause::Stale { .. }, .. }) if certified != Certified::Leader && t.replicas > 1 => {
                 unknown[round % 3] += 1;
                 continue;
@@ -111,7 +111,7 @@ pub async fn a_listing_under_rewrites_is_never_short_and_never_old<S: Store>(t: 
     }
     drop(rewriting);
     println!("unknown of 300 each, by the leader, by a barrier, by a record: {unknown:?}");
-    assert!(unknown.iter().all(|unknown| *unknown < 300));
+    assert!(unknown.iter().all(|unknown| *unknown <= 3), "{unknown:?}");
 }
 
 /// Classes that one answer carries and classes that it takes several for, with the barrier among the records and beside them.

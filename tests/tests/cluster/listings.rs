@@ -7,12 +7,15 @@ use coordproto::answer::Unknown;
 use coordproto::api;
 use coordproto::key::{Filter, Key};
 use coordproto::slot::LEASES;
+use engine::broker::Member;
 use engine::jetstream::Write as Foreign;
 use engine::lease::Claim;
+use engine::store::nats::NatsBucket;
 use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
+use futures_util::future::join_all;
 use tests::{class, eventually, resource, terms, watch};
 
-use crate::{beside_others, claimed, definite};
+use crate::{alone, beside_others, claimed, definite};
 
 /// How long a watch may take to deliver what happened, or to say that it cannot.
 const NEWS_WITHIN: Duration = Duration::from_secs(10);
@@ -41,6 +44,69 @@ fn what_nobody_here_writes_is_not_listed() {
                 let listed: HashSet<Key> = listing.entries.into_iter().map(|(key, _)| key).collect();
                 assert_eq!(listed, want.iter().cloned().collect(), "{filter} {certified:?}");
             }
+        }
+    });
+}
+
+/// For ten seconds after a stream was made or its member started, the member that was to lead it answers for it whether it
+/// leads or not, from its own copy and in the leader's name. Here it has been frozen while the others went on, and then the
+/// leader has died: what it names is short, and nobody contradicts it until there is a leader again.
+#[test]
+fn a_member_that_speaks_in_the_leaders_name_certifies_no_listing() {
+    alone(3, async |brokers| {
+        let env = &brokers.env;
+        let opened = async |member: &Member, spec: &BucketSpec| {
+            brokers.store_at(member).await.open(spec).await.expect("the bucket opens")
+        };
+        let put = async |bucket: &NatsBucket, name: &str| {
+            let put = bucket.put(resource(name).key(), Write::Value("v".into()), Expect::Any).await;
+            assert!(matches!(put.expect("a definite answer"), Put::Stored(_)));
+        };
+        let mut young = 0;
+        // Which member that is, is drawn for every stream: a stream of which nobody speaks beside the leader is no use.
+        for round in 0..2 {
+            let (spec, stream, beside) = loop {
+                young += 1;
+                assert!(young < 100, "nobody speaks in the leader's name");
+                let spec = BucketSpec { name: format!("young{young}"), age: None, raise_age: false, replicas: 3 };
+                let stream = format!("KV_{}", spec.name);
+                let all = join_all(brokers.members().iter().map(|member| opened(member, &spec))).await;
+                put(&all[0], "seat:a").await;
+                let first = brokers.leader(&stream).await.name();
+                eventually(env, "another leads", || async {
+                    brokers.step_down(&stream).await;
+                    (brokers.leader(&stream).await.name() != first).then_some(())
+                })
+                .await;
+                if let Some(beside) = brokers.answering_beside_the_leader(&stream).await.pop() {
+                    break (spec, stream, beside);
+                }
+            };
+            let leader = brokers.leader(&stream).await;
+            let third = brokers.members().iter().find(|m| m.name() != beside.name() && m.name() != leader.name());
+            let third = third.expect("another speaks in the leader's name");
+            let (reader, writer) = (opened(third, &spec).await, opened(third, &spec).await);
+            beside.pause().expect("paused");
+            for name in ["seat:b", "seat:c"] {
+                put(&writer, name).await;
+            }
+            leader.kill().await.expect("killed");
+            beside.resume().expect("resumed");
+            let (mut whole, mut unknown) = (0, 0);
+            let until = env.now() + Duration::from_secs(4);
+            while env.now() < until {
+                let by = env.now() + Duration::from_millis(1_500);
+                match reader.list(&class("seat").filter(), &Certified::Leader, by).await {
+                    Err(_) => unknown += 1,
+                    Ok(listing) => {
+                        let listed: Vec<&str> = listing.entries.iter().map(|(key, _)| key.as_str()).collect();
+                        assert_eq!(listed, ["seat.a", "seat.b", "seat.c"], "round {round}, after {unknown} unknown");
+                        whole += 1;
+                    }
+                }
+            }
+            println!("round {round}, bucket {young}: {whole} whole, {unknown} unknown");
+            brokers.start_the_rest().await;
         }
     });
 }

@@ -13,7 +13,7 @@ use crate::duration;
 use crate::recorder::Recorder;
 use crate::report::{Anomalies, BringUp, Operation, Report};
 use crate::scenario::{Parts, Ran, Scenario, Start};
-use crate::table::units::{count, percent, plural};
+use crate::table::units::{count, percent};
 use crate::target::{Target, Unavailable};
 
 impl Scenario for Listing {
@@ -135,13 +135,13 @@ fn remark(report: &Report, strategy: Strategy) -> Option<String> {
     };
     let median = |strategy: Strategy| operation(report, strategy)?.latency.corrected.p50_ns.filter(|p50| *p50 > 0);
     let times = compared.and_then(|other| Some((median(strategy)? as f64 / median(other)? as f64, other.name())));
-    let times = times.map_or_else(String::new, |(times, other)| format!("; p50 {times:.2} times that of {other}"));
+    let times = times.map_or_else(String::new, |(times, other)| format!("; p50 {times:.2} times {other}'s"));
     Some(format!(
-        "{name}: {} short, {} with a key twice, {} with an old value, of {}; {:.2} requests and {reads:.3} reads of one key each{times}",
+        "{name}: of {}, {} short, {} double, {} old; {:.2} requests each, {reads:.3} leader reads{times}",
+        count(answered),
         share("short")?,
         share("double")?,
         share("old")?,
-        plural(answered, "listing", "listings"),
         operation(report, strategy)?.requests_per_op?,
     ))
 }
@@ -156,5 +156,40 @@ fn share(part: u64, whole: u64) -> String {
         _ if part == 0 => "none".to_owned(),
         share if share < 0.1 => "<0.1 %".to_owned(),
         share => percent(share),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::report::tests::full;
+
+    #[test]
+    fn each_way_has_a_line_that_fits_and_says_what_it_came_to() {
+        let mut report = full(Anomalies::default());
+        let op = report.measurements.ops["renew"].clone();
+        let counts = |short: u64, old: u64, reads: f64| json!({ "answered": 20_000, "short": short, "double": 0, "old": old, "leader_reads_per_listing": reads });
+        let listings = json!({
+            "leader": counts(0, 480, 0.073),
+            "quorum": { "answered": 0, "short": 0, "double": 0, "old": 0, "leader_reads_per_listing": null },
+            "naive": counts(14_820, 3, 0.0),
+        });
+        report.params.insert("listings".into(), listings);
+        for (way, times) in [("leader", 3), ("quorum", 1), ("naive", 2)] {
+            let mut op = op.clone();
+            op.latency.corrected.p50_ns = Some(1_000_000 * times);
+            report.measurements.ops.insert(format!("listing/{way}"), op);
+        }
+        let lines = Listing::remarks(&report);
+        let expected = [
+            "leader: of 20,000, none short, none double, 2.4 % old; 1.00 requests each, 0.073 leader reads; p50 1.50 times naive's",
+            "naive: of 20,000, 74.1 % short, none double, <0.1 % old; 1.00 requests each, 0.000 leader reads",
+        ];
+        assert_eq!(lines, expected);
+        assert!(lines.iter().all(|line| line.len() <= 120), "{lines:?}");
+        report.params.clear();
+        assert_eq!(Listing::remarks(&report), [] as [&str; 0], "before anything was listed");
     }
 }

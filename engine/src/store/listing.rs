@@ -64,7 +64,8 @@ pub(super) async fn list<B: Bucket>(
     certified: &Certified,
     by: Mono,
 ) -> Result<Listing, Unknown> {
-    let listing = async {
+    // Boxed: what it keeps meanwhile would be part of every future that lists.
+    let listing = Box::pin(async {
         match certified {
             Certified::Leader => {
                 let (index, collected) = survey(bucket, filter, by).await?;
@@ -72,7 +73,7 @@ pub(super) async fn list<B: Bucket>(
             }
             Certified::Quorum(barrier) => quorum(bucket, filter, barrier, by).await,
         }
-    };
+    });
     // One budget for all of it, whatever each request makes of it.
     let listed = bucket.env().within(by, listing).await.unwrap_or_else(|_| Err(timeout()));
     listed.map_err(|unknown| unknown.during("list", about(bucket, filter)))

@@ -174,7 +174,7 @@ impl<'a> Fleet<'a> {
             let mut first = BTreeMap::new();
             for round in self.rounds.lock().iter().filter(|round| round.began >= since && round.answer.is_ok()) {
                 if Some(round.at) != away {
-                    first.entry((round.strategy, round.at)).or_insert(round.ended.since(since));
+                    first.entry((round.strategy, round.at)).or_insert_with(|| round.ended.since(since));
                 }
             }
             (first.len() == all).then_some(first)

@@ -202,7 +202,7 @@ async fn reads(counted: &mut Counted, leases: &Leases<Nats>, bucket: &NatsBucket
     let mut seat = held(leases, &terms(leases, "seat:s00", "n1:1")).await;
     for (kind, name, lease, keys) in [("100 seats", "seat", &mut seat, 101), ("20 duties", "worker", &mut duty, 20)] {
         assert_eq!(leases.renew(lease).await?, Renew::Extended);
-        let proved = Certified::Quorum(lease.barrier());
+        let proved = Certified::Quorum(leases.barrier(lease));
         let operation = format!("list {kind}, proved by a renewal");
         everywhere(leases, &class(name), &proved).await?;
         assert_eq!(counted.of(operation, leases.list(&class(name), &proved)).await?.len(), keys);

@@ -126,11 +126,6 @@ impl Lease {
     pub fn confirmed(&self) -> Mono {
         self.sent
     }
-
-    /// The last good write of this lease, for a listing of its bucket to stand on: the listing begins when that was sent.
-    pub fn barrier(&self) -> Barrier {
-        Barrier { key: self.resource.key().clone(), revision: self.revision, sent: self.sent }
-    }
 }
 
 /// A live lease as a reader sees it.
@@ -210,13 +205,19 @@ impl<S: Store> Leases<S> {
     }
 
     /// The live leases of a class, in the order of their keys. Certified by a quorum it stands on a lease of that bucket, see
-    /// [`Lease::barrier`]: seats and presence for seats and presence, any other lease for the others.
+    /// [`Leases::barrier`]: seats and presence for seats and presence, any other lease for the others.
     ///
     /// # Errors
     /// Unknown; never a shorter list.
     pub async fn list(&self, class: &Class, certified: &Certified) -> Result<Vec<LeaseView>, Unknown> {
         let views = self.inner.list(class, certified).await?;
         Ok(views.into_iter().filter_map(|found| found.found.view(&found.resource, found.expiry)).collect())
+    }
+
+    /// The last good write of a lease, for a listing of its bucket to stand on: the listing begins when that was sent.
+    pub fn barrier(&self, lease: &Lease) -> Barrier {
+        let bucket = self.inner.bucket(&lease.resource).name().into();
+        Barrier { bucket, key: lease.resource.key().clone(), revision: lease.revision, sent: lease.sent }
     }
 
     /// The live leases of a class that `owner` holds, certified by the leader.

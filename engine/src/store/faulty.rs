@@ -33,7 +33,8 @@ pub enum Fault {
     /// The call is held back before it is sent, so that a later one may overtake it.
     Delay(Duration),
     /// A read is answered from the past, and a write by a member that is no longer the leader. A pass delivers older
-    /// versions; an index and a copy are the first that passed by. Where this decorator knows no past, nothing goes wrong.
+    /// versions, and what it was behind of as changes; an index and a copy are the first that passed by. Where this decorator
+    /// knows no past, nothing goes wrong.
     Stale,
     /// A read is answered by a member whose copy is from before the key: nothing stands there.
     Before,
@@ -356,7 +357,7 @@ pub struct FaultyPass<P> {
     /// What was delivered, to be delivered again once all of it was.
     again: VecDeque<Delivery>,
     replaying: bool,
-    /// Whether it has told that nothing is pending; what it delivers from then on are changes, which no member has older.
+    /// Whether it has told that nothing is pending; what it delivers from then on are changes.
     followed: bool,
 }
 
@@ -399,10 +400,13 @@ impl<P: Pass> Pass for FaultyPass<P> {
         if let Some(key) = &delivery.key {
             let old = self.script.old(&self.bucket, key).filter(|old| old.revision < delivery.version.revision);
             if let (Fault::Stale, true, Some(old)) = (self.fault, initial, old) {
+                // The member catches up: what it was behind of comes as a change.
+                self.again.push_back(delivery.clone());
                 delivery.version = old;
             } else {
                 self.script.remember(&self.bucket, key, Some(&delivery.version));
             }
+            self.replaying |= self.fault == Fault::Stale && self.followed;
         }
         Ok(delivery)
     }

@@ -51,6 +51,9 @@ const COPIES_AT_ONCE: usize = 4;
 /// A request ends at its deadline to within a few milliseconds, and tells more than that it is late.
 const LAST_WORD: Duration = Duration::from_millis(20);
 
+/// How long a barrier's write waits for its acknowledgement before it is written again.
+const BARRIER_WITHIN: Duration = Duration::from_millis(500);
+
 /// How often an answer in doubt is asked for: once more, and then it is unknown.
 const TRIES: u32 = 2;
 
@@ -83,15 +86,24 @@ pub(super) async fn list<B: Bucket>(
 }
 
 pub(super) async fn barrier<B: Bucket>(bucket: &B, by: Mono) -> Result<Barrier, Unknown> {
-    let (key, sent) = (Key::barrier(), bucket.env().now());
+    let env = bucket.env();
     let told = |cause| Unknown::settled("barrier", bucket.name(), cause);
-    let put = bucket.env().within(by, bucket.put(&key, Write::Value(Bytes::new()), Expect::Any)).await;
-    match put.map_err(|_| told(Cause::Timeout))? {
-        Ok(Put::Stored(revision)) => Ok(Barrier { key, revision, sent }),
-        Ok(Put::Lost(_)) => Err(told(Cause::Garbage("a write without an expectation was told that it lost".into()))),
-        // A barrier that lands late does nothing to anybody.
-        Err(Error::Unknown(unknown)) => Err(told(unknown.cause)),
-        Err(Error::BadArgument(error)) => unreachable!("nothing is never too large a value: {error}"),
+    loop {
+        let (key, sent) = (Key::barrier(), env.now());
+        let put = bucket.put(&key, Write::Value(Bytes::new()), Expect::Any);
+        let doubt = match env.within(by.min(sent + BARRIER_WITHIN), put).await {
+            Ok(Ok(Put::Stored(revision))) => return Ok(Barrier { bucket: bucket.name().into(), key, revision, sent }),
+            Ok(Ok(Put::Lost(_))) => Cause::Garbage("a write without an expectation was told that it lost".into()),
+            Ok(Err(Error::Unknown(unknown))) => unknown.cause,
+            Ok(Err(Error::BadArgument(error))) => unreachable!("nothing is never too large a value: {error}"),
+            Err(_) => Cause::Timeout,
+        };
+        // Written again or landing late, a barrier does nothing to anybody, so it is asked for like a read.
+        let wait = CATCH_UP * 10 + env.jitter(CATCH_UP * 10);
+        if env.now() + wait >= by {
+            return Err(told(doubt));
+        }
+        env.sleep(wait).await;
     }
 }
 
@@ -262,6 +274,10 @@ async fn copy<B: Bucket>(bucket: &B, index: &Index, by: Mono) -> Result<Collecte
 
 /// A listing that a barrier proves.
 async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: Mono) -> Result<Listing, Unknown> {
+    if *barrier.bucket != *bucket.name() {
+        let told = format!("a barrier of {}, which proves nothing here", barrier.bucket);
+        return Err(doubt(Cause::Garbage(told.into())));
+    }
     let mut names = vec![filter.as_str()];
     if !filter.selects(barrier.key.as_str()) {
         names.push(barrier.key.as_str());

@@ -102,10 +102,12 @@ pub enum Certified {
 /// A write of one's own that a quorum acknowledged, for a listing to stand on. It proves an instant between its sending and
 /// its acknowledgement and nothing later, so a listing that stands on an old one begins then.
 ///
-/// A lease's last good renewal is one, see [`Lease::barrier`](crate::lease::Lease::barrier); who has no write at hand pays for
+/// A lease's last good renewal is one, see [`Leases::barrier`](crate::lease::Leases::barrier); who has no write at hand pays for
 /// one, see [`Bucket::barrier`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Barrier {
+    /// The bucket that was written to.
+    pub bucket: Box<str>,
     /// The key that was written. It has to be in the bucket still, at that revision or later.
     pub key: Key,
     /// The revision that was acknowledged.

@@ -36,7 +36,7 @@ pub(super) async fn watch<S: Store>(ctx: Context, leases: Vec<Leases<S>>, first:
 
 /// Reads the membership on the word of a presence that was just renewed: it begins when that renewal was sent.
 pub(super) async fn read_by<S: Store>(ctx: &Context, leases: &Leases<S>, presence: &Lease) {
-    let barrier = presence.barrier();
+    let barrier = leases.barrier(presence);
     let (now, begun) = (ctx.env.now(), barrier.sent);
     read(ctx, leases, &ctx.ops.by_quorum, now, &Certified::Quorum(barrier), begun).await;
 }

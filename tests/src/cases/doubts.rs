@@ -1,6 +1,7 @@
 //! Listings misled: passes that end early, fall silent, stutter or break, members that are behind, indexes and reads without
 //! an answer. What comes of it is the whole listing or unknown.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use coordproto::answer::{Cause, Landing, Unknown};
@@ -390,6 +391,18 @@ pub async fn an_unanswered_barrier_is_unknown<S: Store>(t: Fixture<S>) {
         let unknown = b.barrier(t.env.now() + Duration::from_millis(200)).await.unwrap_err();
         assert_eq!((unknown.op, &*unknown.resource, unknown.cause), ("barrier", b.name(), Cause::Timeout), "{fault:?}");
     }
+    // One answer lost is a barrier written again: it stands on the write that was answered.
+    for fault in [Fault::DropRequest, Fault::DropReply, Fault::Delay(LIST_WITHIN)] {
+        let lost = AtomicBool::new(false);
+        faulty.choose(move |call| match call.verb {
+            Verb::Put if !lost.swap(true, Ordering::Relaxed) => fault,
+            _ => Fault::None,
+        });
+        let began = t.env.now();
+        let barrier = b.barrier(began + LIST_WITHIN).await.unwrap();
+        assert!(barrier.sent > began, "{fault:?}");
+        assert_eq!(b.get(&barrier.key).await.unwrap().expect("written").revision, barrier.revision);
+    }
 }
 
 /// A listing of leases names their class, whatever it could not ask.
@@ -399,7 +412,7 @@ pub async fn an_unknown_listing_of_leases_names_the_class<S: Store>(t: Fixture<S
     let node = crate::held(&leases, &crate::terms(&leases, "node:n1", "n1:1")).await;
     for verb in [Verb::Index, Verb::Copy] {
         faulty.choose(every(verb, Fault::DropRequest));
-        let certified = if verb == Verb::Index { Certified::Leader } else { Certified::Quorum(node.barrier()) };
+        let certified = if verb == Verb::Index { Certified::Leader } else { Certified::Quorum(leases.barrier(&node)) };
         let unknown = leases.list(&class("seat"), &certified).await.unwrap_err();
         assert_eq!((unknown.op, &*unknown.resource, unknown.cause), ("list", "seat", Cause::Timeout));
         assert_eq!(unknown.landing, Landing::Settled);

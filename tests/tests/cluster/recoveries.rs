@@ -126,7 +126,8 @@ impl<'a> Fleet<'a> {
             loop {
                 let (sent, known) = (bucket.env().now(), Fleet::known(&acked));
                 if let Some(revision) = written(&bucket, &own).await {
-                    *heartbeat.lock() = Some((Barrier { key: own.clone(), revision, sent }, known));
+                    let barrier = Barrier { bucket: bucket.name().into(), key: own.clone(), revision, sent };
+                    *heartbeat.lock() = Some((barrier, known));
                 }
                 for i in (n..KEYS).step_by(3) {
                     if let Some(revision) = written(&bucket, &keys[i]).await {

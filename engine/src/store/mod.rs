@@ -86,6 +86,8 @@ pub struct Listing {
     pub entries: Vec<(Key, Version)>,
     /// The broker's clock at an instant inside the listing.
     pub clock: Timestamp,
+    /// How far the stream had come at an instant inside the listing. No live key that stood then is missing.
+    pub last_seq: u64,
 }
 
 /// What certifies a listing.
@@ -119,10 +121,19 @@ pub struct Barrier {
 /// What a batched direct get answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copy {
-    /// What one member of the cluster holds of the names asked for, removal markers included, all at one instant.
-    Whole(Vec<(Key, Version)>),
+    /// All of it.
+    Whole(Held),
     /// More than one answer carries. Ask for fewer.
     TooMuch,
+}
+
+/// What one member of the cluster holds of the names asked for, removal markers included, all at one instant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Each key once.
+    pub entries: Vec<(Key, Version)>,
+    /// How far that member had come; `None` when it holds nothing of what was asked, as that answer does not say.
+    pub last_seq: Option<u64>,
 }
 
 /// One record that a pass delivered.
@@ -221,6 +232,19 @@ pub trait Bucket: Clone + Send + Sync + 'static {
         by: Mono,
     ) -> impl Future<Output = Result<Listing, Unknown>> + Send {
         listing::list(self, filter, certified, by)
+    }
+
+    /// What stands under `keys`, which `filter` selects, at an instant after the stream had come to `seq`, removal markers
+    /// included: for whoever would leave a key of a listing out for what its value says. A key without a version is left out.
+    /// One request for a thousand of them, answered by any member that is not behind.
+    fn since(
+        &self,
+        filter: &Filter,
+        keys: &[Key],
+        seq: u64,
+        by: Mono,
+    ) -> impl Future<Output = Result<Vec<(Key, Version)>, Unknown>> + Send {
+        listing::since(self, filter, keys, seq, by)
     }
 
     /// A listing certified by the leader, and the changes after it, from the same pass.

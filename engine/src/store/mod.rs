@@ -94,7 +94,9 @@ pub struct Listing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certified {
     /// The stream leader's index. The listing begins when it is asked for. A value may be an older one, from a member that is
-    /// behind; and a leader cut off from its cluster goes on answering from its own copy for 10 to 20 s.
+    /// behind. And whoever takes itself for the leader is believed: one that was cut off from its cluster goes on answering
+    /// from its own copy for 10 to 20 s, and one that was frozen for the milliseconds until it hears of its successor, unless
+    /// this connection knows of something later.
     Leader,
     /// A write that a quorum acknowledged: the listing begins when that write was *sent*, and no key and no value in it is
     /// from before the write was stored. A member that is behind or cut off proves nothing and is not believed.

@@ -162,6 +162,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use coordproto::key::{Class, Resource};
+    use futures_util::FutureExt;
 
     use super::super::faulty::{Fault, Faulty, Verb};
     use super::super::memory::{Memory, MemoryBucket};
@@ -281,5 +282,31 @@ mod tests {
             let key = put(&bucket, name, b"1").await;
             assert_eq!(follow.next().await, News::Changed(key, Some("1".to_owned())));
         }
+    }
+
+    /// The leader tells of a removal that the index was too early for; the pass delivers it after the answer.
+    #[tokio::test(start_paused = true)]
+    async fn what_the_answer_tells_already_is_no_change() {
+        let env = Env::seeded(1);
+        let memory = Memory::new(env.clone());
+        let store = Faulty::new(memory.clone(), env.clone(), |_| Fault::None);
+        let spec = BucketSpec { name: "b".into(), age: None, raise_age: false, replicas: 1 };
+        let (bucket, below) = (store.open(&spec).await.unwrap(), memory.open(&spec).await.unwrap());
+        let gone = put(&bucket, "seat:a", b"1").await;
+        store.choose(move |call| match call.verb {
+            Verb::Pass => Fault::Split(0),
+            Verb::Read => {
+                let removed =
+                    below.put(&gone, Write::Removal, Expect::Any).now_or_never().expect("the twin does not wait");
+                assert!(matches!(removed, Ok(Put::Stored(_))));
+                Fault::None
+            }
+            _ => Fault::None,
+        });
+        let mut follow = follow(&bucket);
+        assert!(matches!(follow.next().await, News::All { entries, .. } if entries.is_empty()));
+        store.choose(|_| Fault::None);
+        let next = put(&bucket, "seat:b", b"1").await;
+        assert_eq!(follow.next().await, News::Changed(next, Some("1".to_owned())));
     }
 }

@@ -23,6 +23,9 @@ pub struct Fixture<S> {
     pub prefix: String,
     /// How many copies the store keeps.
     pub replicas: u8,
+    /// Whether the clock leaps to the next instant that anybody waits for, so that what is waited for is over at exactly that
+    /// instant. Brokers take the time that they take.
+    pub leaps: bool,
 }
 
 impl<S: Store> Fixture<S> {

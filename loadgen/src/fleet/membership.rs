@@ -4,6 +4,7 @@
 //! The nodes' way is the cheaper one and theirs alone: it takes a lease of one's own. The watcher's is that of everybody else,
 //! and it also looks while no presence can be renewed.
 
+use std::future::Future;
 use std::time::Duration;
 
 use coordproto::key::Class;
@@ -34,11 +35,16 @@ pub(super) async fn watch<S: Store>(ctx: Context, leases: Vec<Leases<S>>, first:
     stop.let_go(&ctx.ops.by_leader, std::iter::successors(Some(at), |at| Some(*at + EVERY)));
 }
 
-/// Reads the membership on the word of a presence that was just renewed: it begins when that renewal was sent.
-pub(super) async fn read_by<S: Store>(ctx: &Context, leases: &Leases<S>, presence: &Lease) {
+/// Reads the membership on the word of a presence that was just renewed: it begins when that renewal was sent. It is for a
+/// task of its own, and what it returns owns all that it needs.
+pub(super) fn read_by<S: Store>(
+    ctx: Context,
+    leases: Leases<S>,
+    presence: &Lease,
+) -> impl Future<Output = ()> + Send + use<S> {
     let barrier = leases.barrier(presence);
     let (now, begun) = (ctx.env.now(), barrier.sent);
-    read(ctx, leases, &ctx.ops.by_quorum, now, &Certified::Quorum(barrier), begun).await;
+    async move { read(&ctx, &leases, &ctx.ops.by_quorum, now, &Certified::Quorum(barrier), begun).await }
 }
 
 /// Reads the membership, due at `intended`. Who was there from `begun` until the answer has to be in it.

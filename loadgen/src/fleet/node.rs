@@ -1,5 +1,8 @@
 //! A node of the fleet: it claims its seats, renews all of them in one burst on every heartbeat, with its presence, and reads
 //! the membership when that is renewed.
+//!
+//! The reading goes on beside the node's beats: one that hangs holds back no renewal. A node has one reading at a time, and
+//! one that falls due meanwhile is counted as dropped.
 
 use std::time::Duration;
 
@@ -9,6 +12,7 @@ use engine::env::Mono;
 use engine::jetstream::Meter;
 use engine::lease::{Claim, Lease, Leases, Refusal, Renew, Terms};
 use engine::store::Store;
+use engine::tasks::{self, Task};
 use futures_util::future::{join, ready};
 use futures_util::stream::{self, StreamExt};
 
@@ -33,14 +37,16 @@ pub(super) struct Node<S: Store> {
     seats: Vec<Resource>,
     held: Vec<Lease>,
     presence: Option<Lease>,
+    /// The last reading of the membership that was begun.
+    reading: Option<Task<()>>,
     timer: Timer,
 }
 
 impl<S: Store> Node<S> {
     pub(super) fn new(ctx: Context, leases: Leases<S>, id: String, seats: Vec<Resource>) -> Node<S> {
         let owner = format!("{id}:{:016x}", ctx.env.random());
-        let (held, presence, timer) = (Vec::with_capacity(seats.len()), None, Timer::default());
-        Node { ctx, leases, id, owner, seats, held, presence, timer }
+        let (held, timer) = (Vec::with_capacity(seats.len()), Timer::default());
+        Node { ctx, leases, id, owner, seats, held, presence: None, reading: None, timer }
     }
 
     /// Announces the node and claims its seats; tries again what was unknown until all are held or the run is stopped.
@@ -69,21 +75,32 @@ impl<S: Store> Node<S> {
         let missed = || std::iter::successors(Some(beat), |beat| Some(*beat + interval));
         self.held.iter().for_each(|_| stop.let_go(&self.ctx.ops.renew, missed()));
         self.presence.iter().for_each(|_| stop.let_go(&self.ctx.ops.presence, missed()));
+        if let Some(reading) = self.reading.take() {
+            reading.join().await;
+        }
     }
 
-    /// One heartbeat: the seats in a burst, the presence with its status right behind them, and behind that the membership.
+    /// One heartbeat: the seats in a burst, the presence with its status right behind them. The membership is read as soon as
+    /// that is renewed, and not waited for.
     async fn beat(&mut self, intended: Mono) {
         let Ops { renew, presence: op, .. } = self.ctx.ops.clone();
         let (ctx, leases, presence) = (self.ctx.clone(), self.leases.clone(), self.presence.take());
         let presence = renew_presence(ctx.clone(), leases.clone(), op, self.status(), presence, intended);
+        let mut reading = self.reading.take();
         let presence = async {
             let (presence, extended) = presence.await;
             if let Some(presence) = presence.as_ref().filter(|_| extended) {
-                membership::read_by(&ctx, &leases, presence).await;
+                if reading.as_ref().is_some_and(|reading| !reading.is_finished()) {
+                    drop(ctx.ops.by_quorum.arrival(ctx.env.now()));
+                } else if let Some(ended) = reading.replace(tasks::spawn(membership::read_by(ctx, leases, presence))) {
+                    // It has; this is where a panic of its goes on.
+                    ended.join().await;
+                }
             }
-            presence
+            (presence, reading)
         };
-        ((), self.presence) = join(self.renew(&renew, intended, |_| true), presence).await;
+        let ((), (presence, reading)) = join(self.renew(&renew, intended, |_| true), presence).await;
+        (self.presence, self.reading) = (presence, reading);
         self.announce().await;
     }
 

@@ -155,6 +155,67 @@ async fn an_outage_makes_unknowns_and_retries_but_no_anomaly() {
     assert!(retries.of(Outcome::Ok) == 11 && retries.scheduled <= 33, "a node's seats and its presence: {retries:?}");
 }
 
+/// Readings without an answer for ten seconds each, and a burst of renewals that was lost: what is unconfirmed is asked again
+/// within the second.
+#[tokio::test(start_paused = true)]
+async fn a_reading_that_hangs_holds_back_no_renewal() {
+    let env = Env::seeded(42);
+    let (start, clock) = (env.now(), env.clone());
+    let renewed: Arc<Mutex<Vec<u128>>> = Arc::default();
+    let log = renewed.clone();
+    let hanging = move |call: &Call<'_>| match (clock.now().since(start).as_millis(), call.verb) {
+        (_, Verb::Copy) => Fault::Delay(S * 60),
+        // The burst of the node that beats at 20 s, and not its presence.
+        (20_000..20_100, Verb::Put) if call.about.starts_with("seat.s") => Fault::DropRequest,
+        (now @ 20_100..35_000, Verb::Put) if call.about.starts_with("seat.s") => {
+            log.lock().push(now);
+            Fault::None
+        }
+        _ => Fault::None,
+    };
+    let store = Faulty::new(Memory::new(env.clone()), env.clone(), hanging);
+    let (fleet, ran) = run(&env, store, std::future::pending()).await;
+    assert_eq!((fleet.model.anomalies(), ran.came_to.seats_held), (Anomalies::default(), Some(30)));
+    assert_eq!(counts(&fleet, "renew_retry").0, answered(10, 0));
+    let again = renewed.lock().iter().filter(|at| **at < 21_000).count();
+    assert_eq!((again, renewed.lock().len()), (10, 30), "and the bursts of the two other nodes");
+    // Every beat had one, and it ended.
+    assert_eq!(counts(&fleet, "membership/quorum").0, Counts { scheduled: 12, started: 12, outcomes: [0, 0, 12, 0] });
+}
+
+/// A node whose readings outlast its heartbeat has one at a time. Those that fell due meanwhile are dropped, and of the others
+/// each has its end, the last one's too.
+#[tokio::test(start_paused = true)]
+async fn a_node_has_one_reading_at_a_time() {
+    let env = Env::seeded(42);
+    let fleet = fleet(&env, Params { nodes: 1, heartbeat: S * 6, ..params() });
+    let (start, clock) = (env.now(), env.clone());
+    let read: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let log = read.clone();
+    let hanging = move |call: &Call<'_>| {
+        if call.verb == Verb::Copy {
+            log.lock().push(clock.now().since(start));
+            return Fault::Delay(S * 60);
+        }
+        Fault::None
+    };
+    let store = Faulty::new(Memory::new(env.clone()), env.clone(), hanging);
+    let leases = fleet.open(async |_| Ok::<_, OpenError>(store.clone())).await.unwrap();
+    let ran = fleet.run(&leases, std::future::pending()).await;
+    assert_eq!((fleet.model.anomalies(), ran.came_to.seats_held), (Anomalies::default(), Some(30)));
+    let read = read.lock();
+    assert!(read.windows(2).all(|two| two[1] - two[0] == S * 12), "two beats each: {read:?}");
+    let (measured, warmup) = counts(&fleet, "membership/quorum");
+    let presences = counts(&fleet, "presence");
+    assert_eq!((read.len(), measured.started, measured.dropped()), (6, 5, 5));
+    for (readings, presences) in [(measured, presences.0), (warmup, presences.1)] {
+        assert_eq!(readings.scheduled, presences.of(Outcome::Ok), "one of each presence renewed");
+        assert_eq!((readings.in_flight(), readings.of(Outcome::Unknown)), (0, readings.started));
+    }
+    let (last, began, ended) = *fleet.parts.entered(env.now()).last().unwrap();
+    assert!(last == "drain" && ended.since(began) > S, "the last of them is waited for");
+}
+
 /// The store away for two beats in three: whoever asks again in between loses nothing, presences included.
 #[tokio::test(start_paused = true)]
 async fn an_outage_shorter_than_the_ttl_costs_nobody_a_lease() {

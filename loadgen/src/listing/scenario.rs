@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::{Account, Clients, LISTING, LOAD, Listing, Ops, Params, Strategy, Tally};
 use crate::duration;
-use crate::recorder::Recorder;
+use crate::recorder::{Outcome, Recorder};
 use crate::report::{Anomalies, BringUp, Operation, Report};
-use crate::scenario::{Parts, Ran, Scenario, Start};
+use crate::scenario::{DRAIN, Parts, Ran, Scenario, Start};
 use crate::table::units::{count, percent};
 use crate::target::{Target, Unavailable};
 
@@ -74,7 +74,8 @@ impl Scenario for Listing {
     }
 
     fn anomalies(&self) -> Anomalies {
-        Anomalies { ops_unsettled: self.unsettled.load(Ordering::Relaxed), ..self.tally.anomalies() }
+        let unsettled = self.unsettled.load(Ordering::Relaxed) + self.unanswered();
+        Anomalies { ops_unsettled: unsettled, ..self.tally.anomalies() }
     }
 
     fn params(&self, (): &()) -> Vec<(&'static str, Value)> {
@@ -119,13 +120,56 @@ impl Scenario for Listing {
     }
 }
 
-/// What the listings of one way came to, and how long they took beside those of the way that it is compared with; none when
-/// there were none.
+impl Listing {
+    /// Ways that were tried and never answered, once no listing begins any more: nothing wrong was seen of them, and nothing
+    /// could be verified.
+    fn unanswered(&self) -> u64 {
+        if self.parts.began(LISTING).and(self.parts.began(DRAIN)).is_none() {
+            return 0;
+        }
+        let ops = self.recorder.snapshot();
+        let unknown = |name: &str| {
+            ops.iter().filter(|op| op.name == name).map(|op| op.measured.counts.of(Outcome::Unknown)).sum::<u64>()
+        };
+        let ways = self.params.strategies.iter();
+        ways.filter(|way| self.tally.of(**way).answered == 0 && without_answer(**way, unknown).total() > 0).count()
+            as u64
+    }
+}
+
+/// Listings of one way that were not answered.
+struct WithoutAnswer {
+    listings: u64,
+    /// Those that never began, because the write that they stand on was unknown.
+    barriers: u64,
+}
+
+impl WithoutAnswer {
+    fn total(&self) -> u64 {
+        self.listings + self.barriers
+    }
+}
+
+/// Listings of one way that were not answered, where `unknown` says how many of an operation are.
+fn without_answer(strategy: Strategy, unknown: impl Fn(&str) -> u64) -> WithoutAnswer {
+    let barriers = if strategy == Strategy::Quorum { unknown("barrier") } else { 0 };
+    WithoutAnswer { listings: unknown(&operation_of(strategy)), barriers }
+}
+
+fn operation_of(strategy: Strategy) -> String {
+    format!("listing/{}", strategy.name())
+}
+
+/// What the listings of one way came to, and how long they took beside those of the way that it is compared with; how many
+/// had no answer, where none had one; none when there were none.
 fn remark(report: &Report, strategy: Strategy) -> Option<String> {
     let name = strategy.name();
     let counts = report.params.get("listings")?.get(name)?;
     let of = |count: &str| counts.get(count)?.as_u64();
-    let answered = of("answered").filter(|answered| *answered > 0)?;
+    let answered = of("answered")?;
+    if answered == 0 {
+        return unanswered(report, strategy);
+    }
     let share = |count: &str| of(count).map(|count| share(count, answered));
     let reads = counts.get("leader_reads_per_listing")?.as_f64()?;
     let compared = match strategy {
@@ -146,8 +190,20 @@ fn remark(report: &Report, strategy: Strategy) -> Option<String> {
     ))
 }
 
+/// How many listings of a way of which none was answered are unknown; none when there were none.
+fn unanswered(report: &Report, strategy: Strategy) -> Option<String> {
+    let unknown = |name: &str| report.measurements.ops.get(name).map_or(0, |op| op.arrivals.unknown);
+    let without = without_answer(strategy, unknown);
+    let barriers = match without.barriers {
+        0 => String::new(),
+        barriers => format!(", {} of them without a barrier", count(barriers)),
+    };
+    let total = without.total();
+    (total > 0).then(|| format!("{}: none answered, {} unknown{barriers}", strategy.name(), count(total)))
+}
+
 fn operation(report: &Report, strategy: Strategy) -> Option<&Operation> {
-    report.measurements.ops.get(&format!("listing/{}", strategy.name()))
+    report.measurements.ops.get(&operation_of(strategy))
 }
 
 /// A share of a whole; zero only when there is none.
@@ -179,6 +235,7 @@ mod tests {
         report.params.insert("listings".into(), listings);
         for (way, times) in [("leader", 3), ("quorum", 1), ("naive", 2)] {
             let mut op = op.clone();
+            op.arrivals.unknown = 0;
             op.latency.corrected.p50_ns = Some(1_000_000 * times);
             report.measurements.ops.insert(format!("listing/{way}"), op);
         }
@@ -191,5 +248,34 @@ mod tests {
         assert!(lines.iter().all(|line| line.len() <= 120), "{lines:?}");
         report.params.clear();
         assert_eq!(Listing::remarks(&report), [] as [&str; 0], "before anything was listed");
+    }
+
+    #[test]
+    fn a_way_without_an_answer_has_a_line_with_its_unknowns() {
+        let mut report = full(Anomalies::default());
+        let op = report.measurements.ops["renew"].clone();
+        let silent = json!({ "answered": 0, "leader_reads_per_listing": null });
+        report.params.insert("listings".into(), json!({ "leader": silent, "quorum": silent, "naive": silent }));
+        let mut lines = |unknown: [(&str, u64); 4]| {
+            for (name, unknown) in unknown {
+                let mut op = op.clone();
+                op.arrivals.unknown = unknown;
+                report.measurements.ops.insert(name.into(), op);
+            }
+            Listing::remarks(&report)
+        };
+        let of = |leader, quorum, naive, barrier| {
+            [("listing/leader", leader), ("listing/quorum", quorum), ("listing/naive", naive), ("barrier", barrier)]
+        };
+        let leader = "leader: none answered, 1,200 unknown";
+        assert_eq!(
+            lines(of(1_200, 0, 0, 30)),
+            [leader, "quorum: none answered, 30 unknown, 30 of them without a barrier"]
+        );
+        assert_eq!(
+            lines(of(1_200, 7, 1, 0)),
+            [leader, "quorum: none answered, 7 unknown", "naive: none answered, 1 unknown"]
+        );
+        assert_eq!(lines(of(0, 0, 0, 0)), [] as [&str; 0], "none had its turn");
     }
 }

@@ -138,6 +138,33 @@ async fn without_answers_nothing_comes_up_and_in_an_outage_listings_are_unknown(
     assert!(unknown > 0);
 }
 
+/// A run of which nothing in one way could be verified does not end well: not when its listings have no answer, and not when
+/// what they stand on has none.
+#[tokio::test(start_paused = true)]
+async fn a_way_that_is_never_answered_fails_the_run() {
+    for (verb, unknown, answered) in [
+        (Verb::Index, "listing/leader", [0, 300, 300]),
+        (Verb::Copy, "listing/quorum", [300, 0, 300]),
+        (Verb::Pass, "listing/naive", [300, 300, 0]),
+        (Verb::Put, "barrier", [300, 0, 300]),
+    ] {
+        let env = Env::seeded(42);
+        let silent = move |call: &Call<'_>| match call.verb {
+            Verb::Put if verb == Verb::Put && call.about == Key::barrier().as_str() => Fault::DropRequest,
+            asked if asked == verb && verb != Verb::Put => Fault::DropRequest,
+            _ => Fault::None,
+        };
+        let params = Params { churned: 0, ..params() };
+        let store = Faulty::new(Memory::new(env.clone()), env.clone(), silent);
+        let (listing, ran) = run(&env, params, store, std::future::pending()).await;
+        assert_eq!(ran, Ran { interrupted: false, brought_up: true, came_to: () }, "{verb:?}");
+        assert_eq!(Strategy::ALL.map(|way| listing.tally.of(way).answered), answered, "{verb:?}");
+        assert_eq!(counts(&listing, unknown).0.of(Outcome::Unknown), 300, "{verb:?}");
+        assert_eq!(listing.anomalies(), Anomalies { ops_unsettled: 1, ..Anomalies::default() }, "{verb:?}");
+        assert_eq!(Findings::from(listing.anomalies()).verdict(), Verdict::Failed, "{verb:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_lie_fails_the_run_under_its_own_name() {
     for lie in [Lie::Hidden, Lie::Old] {

@@ -55,7 +55,7 @@ pub(crate) fn memory(case: &str, run: Case<Memory>) {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         let store = Memory::new(env.clone());
-        run(Fixture { env, store, prefix: case.to_owned(), replicas: 3 }).await;
+        run(Fixture { env, store, prefix: case.to_owned(), replicas: 3, leaps: true }).await;
     });
 }
 
@@ -74,7 +74,7 @@ fn on(arm: &'static OnceCell<Arm>, members: u8, case: &str, run: Case<Nats>) {
         let arm = arm.get_or_init(|| Arm::start(members)).await;
         let store = Nats::new(arm.jetstream.clone(), Storage::File);
         let env = arm.jetstream.env().clone();
-        run(Fixture { env, store: store.clone(), prefix: case.to_owned(), replicas: members }).await;
+        run(Fixture { env, store: store.clone(), prefix: case.to_owned(), replicas: members, leaps: false }).await;
         for bucket in arm.buckets().await.iter().filter(|bucket| bucket.starts_with(&format!("{case}_"))) {
             store.delete(bucket).await.expect("the bucket is deleted");
         }

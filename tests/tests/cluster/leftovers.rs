@@ -22,7 +22,10 @@ const STREAM: &str = "KV_left";
 const SEATS: usize = 20;
 /// Half of them by the leader, half by a quorum.
 const LISTINGS: usize = 10_000;
+/// Listings that are cut short, half of them of each strategy.
 const CANCELLED: usize = 100;
+/// So many are begun at most for each that is to be cut short. A listing that is answered sooner was none.
+const BEGUN_FOR_ONE: usize = 50;
 const FLAPS: usize = 20;
 /// How long nothing may have changed for brokers to have settled.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -73,23 +76,36 @@ async fn seats(bucket: &NatsBucket, certified: &Certified) -> Result<usize, Unkn
     bucket.list(&class("seat").filter(), certified, by).await.map(|listing| listing.entries.len())
 }
 
-/// What the brokers have once nothing is under way: no consumer, and that many subscriptions.
-async fn at_rest(brokers: &Brokers, most: u64) -> u64 {
-    eventually(&brokers.env, "no consumer and no subscription is left behind", || async {
+/// What listings may leave behind: subscriptions on the brokers, and whoever waits for an answer on the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Left {
+    subscriptions: u64,
+    waiting: usize,
+}
+
+impl Left {
+    const MOST: Left = Left { subscriptions: u64::MAX, waiting: usize::MAX };
+}
+
+/// What there is once nothing is under way: no consumer, and at most that much of the rest.
+async fn at_rest(brokers: &Brokers, stores: &[&Nats], most: Left) -> Left {
+    eventually(&brokers.env, &format!("no consumer is left behind, and of the rest {most:?}"), || async {
         let (consumers, subscriptions) = (brokers.consumers(STREAM).await?, brokers.subscriptions().await?);
-        (consumers == 0 && subscriptions <= most).then_some(subscriptions)
+        let waiting = stores.iter().map(|store| store.jetstream().stats().in_flight).sum();
+        let at_rest = consumers == 0 && subscriptions <= most.subscriptions && waiting <= most.waiting;
+        at_rest.then_some(Left { subscriptions, waiting })
     })
     .await
 }
 
 /// The same of brokers that have settled: members begin to answer batched direct gets a second after they have a stream.
-async fn settled(brokers: &Brokers) -> u64 {
-    let (mut known, mut since) = (at_rest(brokers, u64::MAX).await, brokers.env.now());
+async fn settled(brokers: &Brokers, stores: &[&Nats]) -> Left {
+    let (mut known, mut since) = (at_rest(brokers, stores, Left::MOST).await, brokers.env.now());
     while brokers.env.now().since(since) < SETTLED {
         brokers.env.sleep(Duration::from_millis(100)).await;
-        let subscriptions = at_rest(brokers, u64::MAX).await;
-        if subscriptions != known {
-            (known, since) = (subscriptions, brokers.env.now());
+        let left = at_rest(brokers, stores, Left::MOST).await;
+        if left != known {
+            (known, since) = (left, brokers.env.now());
         }
     }
     known
@@ -100,8 +116,10 @@ fn listings_finished_cancelled_or_cut_off_leave_nothing_behind() {
     alone(3, async |brokers| {
         let env = &brokers.env;
         let line = Line::to(&brokers.members()[0]).await;
-        let cut_off = brokers.try_store_through(format!("nats://{}", line.address)).await.expect("connected");
-        let (bucket, cut_off) = (opened(&brokers.store().await).await, opened(&cut_off).await);
+        let through = brokers.try_store_through(format!("nats://{}", line.address)).await.expect("connected");
+        let store = brokers.store().await;
+        let stores = [&store, &through];
+        let (bucket, cut_off) = (opened(&store).await, opened(&through).await);
         for i in 0..SEATS {
             let key = resource(&format!("seat:s{i:02}")).key().clone();
             let put = bucket.put(&key, Write::Value("v".into()), Expect::Any).await.expect("nothing is failing");
@@ -114,7 +132,8 @@ fn listings_finished_cancelled_or_cut_off_leave_nothing_behind() {
                 assert_eq!(seats(bucket, certified).await, Ok(SEATS));
             }
         }
-        let baseline = settled(brokers).await;
+        let baseline = settled(brokers, &stores).await;
+        assert_eq!(baseline.waiting, 0, "nobody asks anything");
 
         let began = env.now();
         let listings = stream::iter(0..LISTINGS).map(|n| seats(&bucket, &strategies[n % 2]));
@@ -124,22 +143,26 @@ fn listings_finished_cancelled_or_cut_off_leave_nothing_behind() {
         // A member of a busy machine may be behind the barrier twice; nothing else is failing.
         assert!(unknown * 100 < LISTINGS, "{unknown} unknown: {:?}", listed.iter().find(|listed| listed.is_err()));
         println!("{LISTINGS} listings, {unknown} unknown, in {:?}", env.now().since(began));
-        println!("{} subscriptions, {baseline} before", at_rest(brokers, baseline).await);
+        println!("{:?}, {baseline:?} before", at_rest(brokers, &stores, baseline).await);
 
-        let mut cancelled = 0;
         for certified in &strategies {
             let one = env.now();
             seats(&bucket, certified).await.expect("nothing is failing");
             let one = env.now().since(one);
-            let cut: Vec<Result<_, Elapsed>> = stream::iter(0..CANCELLED / 2)
-                .map(|_| env.within(env.now() + env.jitter(one * 2), seats(&bucket, certified)))
-                .buffer_unordered(4)
-                .collect()
-                .await;
-            cancelled += cut.iter().filter(|cut| cut.is_err()).count();
+            let (most, mut begun, mut cut) = (CANCELLED / 2, 0, 0);
+            while cut < most {
+                assert!(begun < most * BEGUN_FOR_ONE, "{cut} of {begun} were cut short: {certified:?}");
+                let batch = most - cut;
+                let ended: Vec<Result<_, Elapsed>> = stream::iter(0..batch)
+                    .map(|_| env.within(env.now() + env.jitter(one * 2), seats(&bucket, certified)))
+                    .buffer_unordered(4)
+                    .collect()
+                    .await;
+                begun += batch;
+                cut += ended.iter().filter(|ended| ended.is_err()).count();
+            }
+            println!("{cut} of {begun} were cut short; {:?}", at_rest(brokers, &stores, baseline).await);
         }
-        println!("{cancelled} of {CANCELLED} were cut short; {} subscriptions", at_rest(brokers, baseline).await);
-        assert!(cancelled > 0);
 
         let mut unknown = 0;
         for flap in 0..FLAPS {
@@ -165,7 +188,7 @@ fn listings_finished_cancelled_or_cut_off_leave_nothing_behind() {
         }
         println!("{FLAPS} flaps: {unknown} of {} unknown", FLAPS * 8);
         let began = env.now();
-        let left = at_rest(brokers, baseline).await;
-        println!("{left} subscriptions and no consumer {:?} after the last flap", env.now().since(began));
+        let left = at_rest(brokers, &stores, baseline).await;
+        println!("{left:?} and no consumer {:?} after the last flap", env.now().since(began));
     });
 }

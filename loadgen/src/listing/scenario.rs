@@ -124,7 +124,7 @@ impl Listing {
     /// Ways that were tried and never answered, once no listing begins any more: nothing wrong was seen of them, and nothing
     /// could be verified.
     fn unanswered(&self) -> u64 {
-        if self.parts.began(LISTING).and(self.parts.began(DRAIN)).is_none() {
+        if self.parts.began(LISTING).is_none() || self.parts.began(DRAIN).is_none() {
             return 0;
         }
         let ops = self.recorder.snapshot();

@@ -13,6 +13,7 @@ pub mod follow;
 pub mod listing;
 pub mod memory;
 pub mod nats;
+pub mod replace;
 pub mod sweep;
 pub mod watch;
 

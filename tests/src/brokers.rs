@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use coordproto::api::requests::Storage;
+use coordproto::slot::Retention;
 use engine::broker::{Access, Cluster, Member, Settings};
 use engine::env::Env;
 use engine::jetstream::{Jetstream, Options};
 use engine::lease::{Config, Leases};
+use engine::slots;
 use engine::store::nats::Nats;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -94,6 +96,12 @@ impl Brokers {
         let named = Options::named("test");
         let jetstream = Box::pin(Jetstream::connect(self.env.clone(), urls, options, named)).await;
         Some(Nats::new(jetstream.ok()?, Storage::File))
+    }
+
+    /// Settings for records whose buckets' names begin with `prefix`, on all members.
+    pub fn settings(&self, prefix: &str) -> slots::Settings {
+        let replicas = u8::try_from(self.members().len()).expect("a handful of members");
+        slots::Settings { prefix: prefix.to_owned(), replicas, retention: Retention::default() }
     }
 
     /// The configuration of leases whose buckets begin with `prefix`, on every member, and whose seats end within `ttl`.

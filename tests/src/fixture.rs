@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use coordproto::answer::Unknown;
 use coordproto::key::{Class, Resource};
+use coordproto::slot::Retention;
 use engine::env::Env;
 use engine::lease::{Claim, Config, Lease, Leases, Refusal, Terms};
+use engine::slots::Settings;
 use engine::store::listing::LIST_WITHIN;
 use engine::store::{Bucket, Certified, Listing, Store, Watch};
 
@@ -32,6 +34,11 @@ impl<S: Store> Fixture<S> {
     /// The configuration of this case's leases.
     pub fn config(&self) -> Config {
         Config { prefix: self.prefix.clone(), replicas: self.replicas, ..Config::default() }
+    }
+
+    /// The settings of this case's other records.
+    pub fn settings(&self) -> Settings {
+        Settings { prefix: self.prefix.clone(), replicas: self.replicas, retention: Retention::default() }
     }
 
     /// Leases at the shipped settings.

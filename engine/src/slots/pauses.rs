@@ -21,11 +21,12 @@ use coordproto::listing::Version;
 use coordproto::record::seat_pause::{self, SeatPauseRecord};
 use coordproto::slot::POSITIONS;
 
-use crate::lease::Config;
-use crate::store::create::{Created, Look, ROUNDS, create, look};
+use crate::slots::Settings;
+use crate::store::create::{Created, create};
 use crate::store::follow::Follow;
 use crate::store::listing::LIST_WITHIN;
-use crate::store::{Bucket, BucketSpec, Certified, Expect, OpenError, Put, Store, Write};
+use crate::store::replace::{Replaced, replace};
+use crate::store::{Bucket, Certified, OpenError, Store, Write};
 
 /// The paused seats of a fleet. Clones are handles to the same.
 pub struct SeatPauses<S: Store> {
@@ -76,9 +77,8 @@ impl<S: Store> SeatPauses<S> {
     ///
     /// # Errors
     /// A setting that no broker can keep, fewer replicas than configured, or unknown.
-    pub async fn open(store: &S, config: &Config) -> Result<SeatPauses<S>, OpenError> {
-        let spec = BucketSpec::of(&POSITIONS, &config.prefix, config.lease_ttl, config.replicas);
-        let bucket = store.open(&spec).await?;
+    pub async fn open(store: &S, settings: &Settings) -> Result<SeatPauses<S>, OpenError> {
+        let bucket = settings.open(store, &POSITIONS).await?;
         if let Some(age) = bucket.age() {
             // Pauses that age away are resumes that nobody chose.
             tracing::error!(bucket = bucket.name(), in_force = ?age, "coord_kv_positions_have_an_age");
@@ -155,32 +155,16 @@ impl<S: Store> SeatPauses<S> {
     }
 
     async fn lift(&self, key: &Key, revision: u64) -> Result<Resume, Unknown> {
-        let doubt = |cause| Unknown::settled("resume", key.as_str(), cause);
-        if revision == 0 {
-            // A write that expects no revision would be stored, and it would lift nothing.
-            return Ok(self.found(key).await?.map_or(Resume::NotPaused, Resume::Changed));
+        match replace(&self.bucket, key, Write::Removal, revision).await {
+            Ok(Replaced::Stored(_)) => Ok(Resume::Resumed),
+            Ok(Replaced::Gone) => Ok(Resume::NotPaused),
+            Ok(Replaced::Changed(version)) => {
+                let other = read(key, &version).map_err(|cause| Unknown::settled("resume", key.as_str(), cause))?;
+                Ok(other.map_or(Resume::NotPaused, Resume::Changed))
+            }
+            Err(Error::Unknown(unknown)) => Err(unknown),
+            Err(Error::BadArgument(error)) => unreachable!("a marker is never too large: {error}"),
         }
-        let mut at = revision;
-        for round in 0..ROUNDS {
-            let race = match self.bucket.put(key, Write::Removal, Expect::At(at)).await {
-                Ok(Put::Stored(_)) if at == revision => return Ok(Resume::Resumed),
-                // Nothing stood there, and a quorum says so.
-                Ok(Put::Stored(_)) => return Ok(Resume::NotPaused),
-                Ok(Put::Lost(race)) => race,
-                Err(Error::Unknown(unknown)) => return Err(unknown),
-                Err(Error::BadArgument(error)) => unreachable!("a marker is never too large: {error}"),
-            };
-            at = match look(&self.bucket, key, race, round).await? {
-                Look::Found(version) if version.revision > revision => {
-                    return Ok(read(key, &version).map_err(doubt)?.map_or(Resume::NotPaused, Resume::Changed));
-                }
-                // Either it is gone, or the answerer is from before the pause. Only a write that expects nothing decides.
-                Look::Nothing => 0,
-                // It stands still, or the answerer is from before it.
-                Look::Found(_) | Look::Past => revision,
-            };
-        }
-        Err(doubt(Cause::Contended { rounds: ROUNDS }))
     }
 }
 

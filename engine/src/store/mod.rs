@@ -13,6 +13,7 @@ pub mod follow;
 pub mod listing;
 pub mod memory;
 pub mod nats;
+pub mod replace;
 pub mod sweep;
 pub mod watch;
 
@@ -23,7 +24,7 @@ use bytes::Bytes;
 use coordproto::answer::{BadArgument, Error, Unknown};
 use coordproto::key::{Filter, Key};
 use coordproto::listing::{Index, Version};
-use coordproto::slot::{Age, Slot};
+use coordproto::slot::{Age, Retention, Slot};
 use jiff::Timestamp;
 
 use crate::env::{Env, Mono};
@@ -287,13 +288,9 @@ pub struct BucketSpec {
 
 impl BucketSpec {
     /// The bucket of `slot`, named `<prefix>_<slot>`.
-    pub fn of(slot: &Slot, prefix: &str, lease_ttl: Duration, replicas: u8) -> BucketSpec {
-        let (age, raise_age) = match slot.age {
-            Age::LeaseTtl => (Some(lease_ttl), false),
-            Age::AtLeast(age) => (Some(age), true),
-            Age::None => (None, false),
-        };
-        BucketSpec { name: format!("{prefix}_{}", slot.name), age, raise_age, replicas }
+    pub fn of(slot: &Slot, prefix: &str, retention: impl Into<Retention>, replicas: u8) -> BucketSpec {
+        let (name, age) = (format!("{prefix}_{}", slot.name), slot.age.of(&retention.into()));
+        BucketSpec { name, age, raise_age: matches!(slot.age, Age::AtLeast(_)), replicas }
     }
 
     /// Checks what no broker can keep, before one is asked.

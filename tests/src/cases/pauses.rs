@@ -21,7 +21,7 @@ use crate::{Fixture, eventually};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn pauses<S: Store>(t: &Fixture<S>) -> SeatPauses<S> {
-    SeatPauses::open(&t.store, &t.config()).await.expect("the bucket opens")
+    SeatPauses::open(&t.store, &t.settings()).await.expect("the bucket opens")
 }
 
 /// The same pauses through a store on whose passes the faults befall that are given, one for each pass in turn; none after.
@@ -32,7 +32,7 @@ async fn faulty<S: Store>(t: &Fixture<S>, faults: impl IntoIterator<Item = Fault
         Verb::Pass => faults.pop().unwrap_or(Fault::None),
         _ => Fault::None,
     });
-    SeatPauses::open(&store, &t.config()).await.expect("the bucket opens")
+    SeatPauses::open(&store, &t.settings()).await.expect("the bucket opens")
 }
 
 /// The bucket below, to write what this build does not write.
@@ -192,7 +192,7 @@ pub async fn handles_are_kept_to_the_byte_or_refused<S: Store>(t: Fixture<S>) {
         count.fetch_add(1, Ordering::Relaxed);
         Fault::None
     });
-    let p = SeatPauses::open(&store, &t.config()).await.expect("the bucket opens");
+    let p = SeatPauses::open(&store, &t.settings()).await.expect("the bucket opens");
     for handle in ["", ":", "a:", ":a", "a::b", &"a".repeat(5000), &"é".repeat(256)] {
         for refused in [
             p.pause(handle, &record("ada")).await.map(drop),
@@ -376,7 +376,7 @@ pub async fn without_an_answer_nothing_is_said_of_a_pause<S: Store>(t: Fixture<S
     let alpha = paused(&p, "alpha", "ada").await;
     for (fault, landed) in [(Fault::DropRequest, false), (Fault::DropReply, true)] {
         let store = Faulty::new(t.store.clone(), t.env.clone(), move |_| fault);
-        let f = SeatPauses::open(&store, &t.config()).await.expect("opening never fails");
+        let f = SeatPauses::open(&store, &t.settings()).await.expect("opening never fails");
         let landing = |error: Error| error.unknown().expect("unknown").landing;
         assert_eq!(landing(f.pause("beta", &record("bob")).await.unwrap_err()), Landing::InFlight);
         assert_eq!(landing(f.resume("alpha", alpha).await.unwrap_err()), Landing::InFlight);
@@ -402,7 +402,7 @@ pub async fn the_past_resumes_nothing<S: Store>(t: Fixture<S>) {
             && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok();
         if stale { Fault::Stale } else { Fault::None }
     });
-    let f = SeatPauses::open(&store, &t.config()).await.expect("the bucket opens");
+    let f = SeatPauses::open(&store, &t.settings()).await.expect("the bucket opens");
     let first = paused(&p, "alpha", "ada").await;
     assert_eq!(f.get("alpha").await.unwrap(), Some(seat("alpha", "ada", first)));
     resumed(&p, "alpha", first).await;

@@ -90,7 +90,7 @@ impl Follower {
 }
 
 async fn pauses(brokers: &Brokers, store: &Nats, prefix: &str) -> SeatPauses<Nats> {
-    SeatPauses::open(store, &brokers.config(prefix, Duration::from_secs(60))).await.expect("the bucket opens")
+    SeatPauses::open(store, &brokers.settings(prefix)).await.expect("the bucket opens")
 }
 
 /// Pauses a seat that nobody else pauses. A pause whose answer was lost is found when it is asked for again.

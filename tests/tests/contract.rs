@@ -158,6 +158,16 @@ contract! {
         the_past_resumes_nothing
         a_purge_is_told_to_nobody
     }
+    status {
+        the_fleet_is_told_freshest_first
+        many_report_at_once
+        a_long_error_is_cut_by_the_store
+        node_ids_are_kept_to_the_byte_or_refused
+        an_unreadable_report_is_left_out
+        the_past_leaves_no_report_out
+        without_an_answer_nothing_is_said_of_the_fleet
+        a_node_that_stops_reporting_vanishes
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -174,6 +184,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("opening", include_str!("../src/cases/opening.rs")),
         ("faults", include_str!("../src/cases/faults.rs")),
         ("pauses", include_str!("../src/cases/pauses.rs")),
+        ("status", include_str!("../src/cases/status.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -5,3 +5,4 @@
 
 pub mod lease;
 pub mod seat_pause;
+pub mod status;

@@ -158,6 +158,22 @@ contract! {
         the_past_resumes_nothing
         a_purge_is_told_to_nobody
     }
+    config {
+        an_activation_moves_the_pointer_and_brings_its_body
+        an_activation_is_judged_before_anything_is_asked
+        a_body_too_large_is_refused_and_disturbs_nobody
+        an_expectation_fails_against_another_pointer_only
+        identical_bytes_again_are_a_new_epoch
+        every_activation_is_later_than_the_one_it_replaces
+        of_many_first_activations_one_is_and_its_body_stands
+        of_many_at_once_each_has_an_epoch_of_its_own
+        a_pointer_is_never_read_without_its_body
+        an_activation_without_an_answer_may_land_and_has_its_body
+        a_late_pointer_has_its_body_or_does_not_land
+        what_is_not_erased_is_left_to_the_next
+        the_past_moves_no_pointer
+        an_unreadable_pointer_is_unknown_and_stays
+    }
     status {
         the_fleet_is_told_freshest_first
         many_report_at_once
@@ -184,6 +200,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("opening", include_str!("../src/cases/opening.rs")),
         ("faults", include_str!("../src/cases/faults.rs")),
         ("pauses", include_str!("../src/cases/pauses.rs")),
+        ("config", include_str!("../src/cases/config.rs")),
         ("status", include_str!("../src/cases/status.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();

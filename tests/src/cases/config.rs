@@ -14,7 +14,7 @@ use engine::slots::config::{Activation, Activations, Payload, Target};
 use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::{Bucket, Expect, Put, Store, VALUE_BYTES_MAX, Write};
 use engine::tasks;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
 use crate::{Fixture, eventually, held, terms};
 
@@ -26,6 +26,13 @@ async fn activations<S: Store>(t: &Fixture<S>) -> Activations<S> {
 
 async fn on<S: Store, T: Store>(t: &Fixture<S>, store: &T) -> Activations<T> {
     Activations::open(store, &t.settings()).await.expect("the bucket opens")
+}
+
+/// Activations whose every step is held back for a while of its own, so that they overtake each other on every store.
+async fn jostled<S: Store>(t: &Fixture<S>) -> Activations<Faulty<S>> {
+    let env = t.env.clone();
+    on(t, &Faulty::new(t.store.clone(), t.env.clone(), move |_| Fault::Delay(env.jitter(Duration::from_millis(5)))))
+        .await
 }
 
 /// The bucket below, to see and to write what this family does not.
@@ -241,7 +248,7 @@ pub async fn every_activation_is_later_than_the_one_it_replaces<S: Store>(t: Fix
 
 /// Of many who are to be the first, one is, and its bytes are what everybody reads, although all activate one revision.
 pub async fn of_many_first_activations_one_is_and_its_body_stands<S: Store>(t: Fixture<S>) {
-    let a = activations(&t).await;
+    let a = jostled(&t).await;
     let sealed: Vec<Bytes> = (0..16).map(|node| Bytes::from(format!("sealed by {node}"))).collect();
     let told = join_all(sealed.iter().enumerate().map(async |(node, sealed)| {
         let proposal = Proposal { origin: origin(&format!("n{node}")), ..only_first("cfg-1") };
@@ -261,7 +268,7 @@ pub async fn of_many_first_activations_one_is_and_its_body_stands<S: Store>(t: F
 /// Of many who expect the revision that is current, one replaces it; of many who expect nothing, each is current at an epoch
 /// and an instant of its own, in one order.
 pub async fn of_many_at_once_each_has_an_epoch_of_its_own<S: Store>(t: Fixture<S>) {
-    let a = activations(&t).await;
+    let a = jostled(&t).await;
     activated(&a, &proposal("cfg-0")).await;
     let names: Vec<String> = (1..13).map(|i| format!("cfg-{i}")).collect();
     let told = join_all(names.iter().map(async |name| activate(&a, &expecting(name, "cfg-0")).await.unwrap())).await;
@@ -287,12 +294,12 @@ pub async fn of_many_at_once_each_has_an_epoch_of_its_own<S: Store>(t: Fixture<S
 /// While a hundred activations go by, whoever reads the pointer reads its body, whatever else goes on; and after them all, what
 /// was activated last is what stands.
 pub async fn a_pointer_is_never_read_without_its_body<S: Store>(t: Fixture<S>) {
-    let a = activations(&t).await;
+    let a = jostled(&t).await;
     let mut last = activated(&a, &proposal("cfg-0")).await;
     let done = Arc::new(AtomicUsize::new(0));
     let readers: Vec<_> = (0..3)
         .map(|_| {
-            let (a, done, env) = (a.clone(), done.clone(), t.env.clone());
+            let (a, done) = (a.clone(), done.clone());
             tasks::spawn(async move {
                 let (mut epoch, mut read) = (0, 0_u32);
                 while done.load(Ordering::Relaxed) == 0 {
@@ -306,7 +313,6 @@ pub async fn a_pointer_is_never_read_without_its_body<S: Store>(t: Fixture<S>) {
                         }
                         Payload::NotCurrent(other) => assert!(other.expect("a pointer").epoch > epoch),
                     }
-                    env.sleep(Duration::from_micros(100)).await;
                 }
                 read
             })
@@ -316,7 +322,6 @@ pub async fn a_pointer_is_never_read_without_its_body<S: Store>(t: Fixture<S>) {
         let names = [format!("cfg-{round}"), "cfg-again".to_owned()];
         let told = join_all(names.iter().map(async |name| activated(&a, &proposal(name)).await)).await;
         last = told.into_iter().max_by_key(|target| target.epoch).unwrap();
-        t.env.sleep(Duration::from_micros(100)).await;
     }
     done.store(1, Ordering::Relaxed);
     for reader in readers {
@@ -412,11 +417,19 @@ pub async fn what_is_not_erased_is_left_to_the_next<S: Store>(t: Fixture<S>) {
         assert_eq!(f.target().await.unwrap(), Some(target));
         assert_eq!(f.payload("cfg-1").await.unwrap(), Payload::Body(body("cfg-1")));
     }
-    // An attempt under way has written its body after the pointer that it is going to replace, and keeps it.
-    faulty.choose(|_| Fault::None);
+    // An attempt under way has written its body after the pointer that it is going to replace, and keeps it, although the
+    // erasing comes after that.
+    let before = f.target().await.unwrap().expect("a pointer").epoch;
+    faulty.choose(befalls(Verb::Index, "", Fault::Delay(Duration::from_millis(500))));
     let under_way = body_key("cfg-2", "f").unwrap();
-    let target = activated(&f, &proposal("cfg-1")).await;
-    stored(&b, &under_way, Write::Value(body("cfg-2"))).await;
+    let (target, ()) = join(activated(&f, &proposal("cfg-1")), async {
+        let moved = async || b.get(&pointer_key()).await.unwrap().filter(|version| version.revision > before);
+        eventually(&t.env, "the pointer moves", moved).await;
+        stored(&b, &under_way, Write::Value(body("cfg-2"))).await;
+    })
+    .await;
+    assert_eq!(kept(&b).await.len(), 2, "what went before is gone");
+    faulty.choose(|_| Fault::None);
     let pointer = b.get(&pointer_key()).await.unwrap().unwrap();
     assert_eq!(pointer.revision, target.epoch);
     let record = PointerRecord::decode(&pointer.value.unwrap()).unwrap();

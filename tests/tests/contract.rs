@@ -160,6 +160,32 @@ contract! {
         the_past_resumes_nothing
         a_purge_is_told_to_nobody
     }
+    config {
+        an_activation_moves_the_pointer_and_brings_its_body
+        an_activation_is_judged_before_anything_is_asked
+        a_body_too_large_is_refused_and_disturbs_nobody
+        an_expectation_fails_against_another_pointer_only
+        identical_bytes_again_are_a_new_epoch
+        every_activation_is_later_than_the_one_it_replaces
+        of_many_first_activations_one_is_and_its_body_stands
+        of_many_at_once_each_has_an_epoch_of_its_own
+        a_pointer_is_never_read_without_its_body
+        an_activation_without_an_answer_may_land_and_has_its_body
+        a_late_pointer_has_its_body_or_does_not_land
+        what_is_not_erased_is_left_to_the_next
+        the_past_moves_no_pointer
+        an_unreadable_pointer_is_unknown_and_stays
+    }
+    status {
+        the_fleet_is_told_freshest_first
+        many_report_at_once
+        a_long_error_is_cut_by_the_store
+        node_ids_are_kept_to_the_byte_or_refused
+        an_unreadable_report_is_left_out
+        the_past_leaves_no_report_out
+        without_an_answer_nothing_is_said_of_the_fleet
+        a_node_that_stops_reporting_vanishes
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -176,6 +202,8 @@ fn no_case_is_skipped_on_any_arm() {
         ("opening", include_str!("../src/cases/opening.rs")),
         ("faults", include_str!("../src/cases/faults.rs")),
         ("pauses", include_str!("../src/cases/pauses.rs")),
+        ("config", include_str!("../src/cases/config.rs")),
+        ("status", include_str!("../src/cases/status.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

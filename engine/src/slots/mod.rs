@@ -1,6 +1,8 @@
 //! The records that are no leases: a file for each family, over [`store`](crate::store).
 
+pub mod config;
 pub mod pauses;
+pub mod status;
 
 use coordproto::slot::{Retention, Slot};
 

@@ -158,6 +158,22 @@ contract! {
         the_past_resumes_nothing
         a_purge_is_told_to_nobody
     }
+    channels {
+        a_channel_is_opened_once
+        a_second_close_keeps_the_first_instant
+        messages_are_counted_while_it_is_open
+        channels_are_listed_by_id
+        an_idle_channel_is_told_by_the_brokers_clock
+        what_is_closed_and_old_is_purged
+        an_earlier_channel_of_the_same_id_decides_nothing
+        of_many_at_once_one_opens_and_one_closes
+        a_channel_is_purged_once
+        an_unreadable_channel_is_unknown
+        a_bad_channel_is_refused_before_anything_is_asked
+        without_an_answer_nothing_is_said_of_a_channel
+        a_purge_without_an_answer_stops_no_other
+        the_past_closes_nothing
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -174,6 +190,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("opening", include_str!("../src/cases/opening.rs")),
         ("faults", include_str!("../src/cases/faults.rs")),
         ("pauses", include_str!("../src/cases/pauses.rs")),
+        ("channels", include_str!("../src/cases/channels.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

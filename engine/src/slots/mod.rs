@@ -1,5 +1,7 @@
 //! The records that are no leases: a file for each family, over [`store`](crate::store).
 
+pub mod channels;
+mod named;
 pub mod pauses;
 
 use coordproto::slot::{Retention, Slot};

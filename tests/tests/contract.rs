@@ -174,6 +174,17 @@ contract! {
         a_purge_without_an_answer_stops_no_other
         the_past_closes_nothing
     }
+    sandbox_runs {
+        a_run_is_created_once
+        a_runs_bytes_come_back_as_they_are
+        every_change_of_a_run_is_conditional
+        a_version_from_nowhere_is_unknown_and_touches_nothing
+        runs_are_listed_by_turn
+        of_many_changes_of_a_run_one_happens
+        a_bad_run_is_refused_before_anything_is_asked
+        without_an_answer_nothing_is_said_of_a_run
+        the_past_changes_no_run
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -191,6 +202,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("faults", include_str!("../src/cases/faults.rs")),
         ("pauses", include_str!("../src/cases/pauses.rs")),
         ("channels", include_str!("../src/cases/channels.rs")),
+        ("sandbox_runs", include_str!("../src/cases/sandbox_runs.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -3,6 +3,7 @@
 pub mod channels;
 mod named;
 pub mod pauses;
+pub mod sandbox_runs;
 
 use coordproto::slot::{Retention, Slot};
 

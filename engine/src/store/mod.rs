@@ -14,6 +14,7 @@ pub mod listing;
 pub mod memory;
 pub mod modify;
 pub mod nats;
+pub mod remove;
 pub mod replace;
 pub mod sweep;
 pub mod watch;

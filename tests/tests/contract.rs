@@ -185,6 +185,14 @@ contract! {
         without_an_answer_nothing_is_said_of_a_run
         the_past_changes_no_run
     }
+    secrets {
+        the_last_secret_set_stands
+        a_delete_says_whether_the_secret_was_there
+        an_unreadable_secret_fails_the_listing_and_is_not_shown
+        a_bad_name_is_refused_unseen
+        no_value_is_shown_by_anything
+        without_an_answer_nothing_is_said_of_a_secret
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -203,6 +211,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("pauses", include_str!("../src/cases/pauses.rs")),
         ("channels", include_str!("../src/cases/channels.rs")),
         ("sandbox_runs", include_str!("../src/cases/sandbox_runs.rs")),
+        ("secrets", include_str!("../src/cases/secrets.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

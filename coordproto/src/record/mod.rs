@@ -7,3 +7,4 @@ pub mod channel;
 pub mod lease;
 pub mod named;
 pub mod seat_pause;
+pub mod secret;

@@ -4,6 +4,7 @@ pub mod channels;
 mod named;
 pub mod pauses;
 pub mod sandbox_runs;
+pub mod secrets;
 
 use coordproto::slot::{Retention, Slot};
 

@@ -9,6 +9,7 @@ pub mod listings;
 pub mod opening;
 pub mod pauses;
 pub mod sandbox_runs;
+pub mod secrets;
 pub mod stores;
 pub mod sweeps;
 pub mod tenures;

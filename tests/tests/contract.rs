@@ -193,6 +193,14 @@ contract! {
         no_value_is_shown_by_anything
         without_an_answer_nothing_is_said_of_a_secret
     }
+    integrations {
+        the_last_state_of_a_surface_stands
+        a_surface_is_forgotten_once
+        of_many_who_forget_a_surface_one_has
+        what_is_written_meanwhile_is_forgotten_too
+        a_bad_surface_is_refused_before_anything_is_asked
+        without_an_answer_nothing_is_said_of_a_surface
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -212,6 +220,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("channels", include_str!("../src/cases/channels.rs")),
         ("sandbox_runs", include_str!("../src/cases/sandbox_runs.rs")),
         ("secrets", include_str!("../src/cases/secrets.rs")),
+        ("integrations", include_str!("../src/cases/integrations.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

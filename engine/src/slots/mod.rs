@@ -1,6 +1,7 @@
 //! The records that are no leases: a file for each family, over [`store`](crate::store).
 
 pub mod channels;
+pub mod integrations;
 mod named;
 pub mod pauses;
 pub mod sandbox_runs;

@@ -5,6 +5,7 @@ pub mod claims;
 pub mod doubts;
 pub mod faults;
 pub mod gate;
+pub mod integrations;
 pub mod listings;
 pub mod opening;
 pub mod pauses;

@@ -201,6 +201,17 @@ contract! {
         a_bad_surface_is_refused_before_anything_is_asked
         without_an_answer_nothing_is_said_of_a_surface
     }
+    mailboxes {
+        a_mailbox_is_recorded_once
+        every_change_of_a_mailbox_is_conditional
+        a_returning_seat_and_the_sweep_do_not_both_win
+        of_many_changes_of_a_mailbox_one_happens
+        mailboxes_are_listed_by_handle
+        an_unreadable_mailbox_is_unknown
+        a_bad_mailbox_is_refused_before_anything_is_asked
+        without_an_answer_nothing_is_said_of_a_mailbox
+        the_past_retires_nothing
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -221,6 +232,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("sandbox_runs", include_str!("../src/cases/sandbox_runs.rs")),
         ("secrets", include_str!("../src/cases/secrets.rs")),
         ("integrations", include_str!("../src/cases/integrations.rs")),
+        ("mailboxes", include_str!("../src/cases/mailboxes.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

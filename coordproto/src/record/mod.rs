@@ -5,6 +5,7 @@
 
 pub mod channel;
 pub mod lease;
+pub mod mailbox;
 pub mod named;
 pub mod seat_pause;
 pub mod secret;

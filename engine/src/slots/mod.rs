@@ -2,6 +2,7 @@
 
 pub mod channels;
 pub mod integrations;
+pub mod mailboxes;
 mod named;
 pub mod pauses;
 pub mod sandbox_runs;

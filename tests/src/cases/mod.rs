@@ -7,6 +7,7 @@ pub mod faults;
 pub mod gate;
 pub mod integrations;
 pub mod listings;
+pub mod mailboxes;
 pub mod opening;
 pub mod pauses;
 pub mod sandbox_runs;

@@ -186,6 +186,60 @@ contract! {
         without_an_answer_nothing_is_said_of_the_fleet
         a_node_that_stops_reporting_vanishes
     }
+    channels {
+        a_channel_is_opened_once
+        a_second_close_keeps_the_first_instant
+        messages_are_counted_while_it_is_open
+        channels_are_listed_by_id
+        an_idle_channel_is_told_by_the_brokers_clock
+        what_is_closed_and_old_is_purged
+        an_earlier_channel_of_the_same_id_decides_nothing
+        of_many_at_once_one_opens_and_one_closes
+        a_channel_is_purged_once
+        an_unreadable_channel_is_unknown
+        a_bad_channel_is_refused_before_anything_is_asked
+        without_an_answer_nothing_is_said_of_a_channel
+        a_purge_without_an_answer_stops_no_other
+        the_past_closes_nothing
+    }
+    sandbox_runs {
+        a_run_is_created_once
+        a_runs_bytes_come_back_as_they_are
+        every_change_of_a_run_is_conditional
+        a_version_from_nowhere_is_unknown_and_touches_nothing
+        runs_are_listed_by_turn
+        of_many_changes_of_a_run_one_happens
+        a_bad_run_is_refused_before_anything_is_asked
+        without_an_answer_nothing_is_said_of_a_run
+        the_past_changes_no_run
+    }
+    secrets {
+        the_last_secret_set_stands
+        a_delete_says_whether_the_secret_was_there
+        an_unreadable_secret_fails_the_listing_and_is_not_shown
+        a_bad_name_is_refused_unseen
+        no_value_is_shown_by_anything
+        without_an_answer_nothing_is_said_of_a_secret
+    }
+    integrations {
+        the_last_state_of_a_surface_stands
+        a_surface_is_forgotten_once
+        of_many_who_forget_a_surface_one_has
+        what_is_written_meanwhile_is_forgotten_too
+        a_bad_surface_is_refused_before_anything_is_asked
+        without_an_answer_nothing_is_said_of_a_surface
+    }
+    mailboxes {
+        a_mailbox_is_recorded_once
+        every_change_of_a_mailbox_is_conditional
+        a_returning_seat_and_the_sweep_do_not_both_win
+        of_many_changes_of_a_mailbox_one_happens
+        mailboxes_are_listed_by_handle
+        an_unreadable_mailbox_is_unknown
+        a_bad_mailbox_is_refused_before_anything_is_asked
+        without_an_answer_nothing_is_said_of_a_mailbox
+        the_past_retires_nothing
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -204,6 +258,11 @@ fn no_case_is_skipped_on_any_arm() {
         ("pauses", include_str!("../src/cases/pauses.rs")),
         ("config", include_str!("../src/cases/config.rs")),
         ("status", include_str!("../src/cases/status.rs")),
+        ("channels", include_str!("../src/cases/channels.rs")),
+        ("sandbox_runs", include_str!("../src/cases/sandbox_runs.rs")),
+        ("secrets", include_str!("../src/cases/secrets.rs")),
+        ("integrations", include_str!("../src/cases/integrations.rs")),
+        ("mailboxes", include_str!("../src/cases/mailboxes.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -4,6 +4,10 @@
 //! decision; a record that cannot be decoded is unknown, never absent.
 
 pub mod config;
+pub mod channel;
 pub mod lease;
+pub mod mailbox;
+pub mod named;
 pub mod seat_pause;
 pub mod status;
+pub mod secret;

@@ -3,6 +3,12 @@
 pub mod config;
 pub mod pauses;
 pub mod status;
+pub mod channels;
+pub mod integrations;
+pub mod mailboxes;
+mod named;
+pub mod sandbox_runs;
+pub mod secrets;
 
 use coordproto::slot::{Retention, Slot};
 

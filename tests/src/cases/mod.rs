@@ -1,14 +1,19 @@
 //! The cases, a file for each part of the contract.
 
+pub mod channels;
 pub mod claims;
 pub mod config;
 pub mod doubts;
 pub mod faults;
 pub mod gate;
+pub mod integrations;
 pub mod listings;
+pub mod mailboxes;
 pub mod opening;
 pub mod pauses;
 pub mod status;
+pub mod sandbox_runs;
+pub mod secrets;
 pub mod stores;
 pub mod sweeps;
 pub mod tenures;

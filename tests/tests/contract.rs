@@ -158,6 +158,13 @@ contract! {
         the_past_resumes_nothing
         a_purge_is_told_to_nobody
     }
+    fires {
+        a_fire_is_claimed_once
+        of_many_who_claim_a_fire_one_fires
+        a_fire_without_a_name_is_refused
+        an_unanswered_fire_is_not_fired
+        a_fire_that_cannot_be_read_is_taken
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -174,6 +181,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("opening", include_str!("../src/cases/opening.rs")),
         ("faults", include_str!("../src/cases/faults.rs")),
         ("pauses", include_str!("../src/cases/pauses.rs")),
+        ("fires", include_str!("../src/cases/fires.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -3,6 +3,7 @@
 pub mod claims;
 pub mod doubts;
 pub mod faults;
+pub mod fires;
 pub mod gate;
 pub mod listings;
 pub mod opening;

@@ -165,6 +165,14 @@ contract! {
         an_unanswered_fire_is_not_fired
         a_fire_that_cannot_be_read_is_taken
     }
+    rebases {
+        a_rebase_is_recorded_once_and_inherited
+        a_rebase_is_replaced_at_its_version
+        of_many_attempts_one_records_its_instant
+        a_rebase_of_nothing_is_refused
+        without_an_answer_nothing_is_said_of_a_rebase
+        a_rebase_that_cannot_be_read_is_unknown
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -182,6 +190,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("faults", include_str!("../src/cases/faults.rs")),
         ("pauses", include_str!("../src/cases/pauses.rs")),
         ("fires", include_str!("../src/cases/fires.rs")),
+        ("rebases", include_str!("../src/cases/rebases.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -6,4 +6,5 @@
 pub mod fire;
 pub mod keyed;
 pub mod lease;
+pub mod rebase;
 pub mod seat_pause;

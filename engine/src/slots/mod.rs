@@ -2,6 +2,7 @@
 
 pub mod fires;
 pub mod pauses;
+pub mod rebases;
 pub mod rows;
 
 use coordproto::slot::{Retention, Slot};

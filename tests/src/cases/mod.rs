@@ -8,6 +8,7 @@ pub mod gate;
 pub mod listings;
 pub mod opening;
 pub mod pauses;
+pub mod rebases;
 pub mod stores;
 pub mod sweeps;
 pub mod tenures;

@@ -173,6 +173,13 @@ contract! {
         without_an_answer_nothing_is_said_of_a_rebase
         a_rebase_that_cannot_be_read_is_unknown
     }
+    custody {
+        a_batch_has_one_keeper
+        of_many_who_claim_a_batch_all_are_told_one_keeper
+        custody_of_nothing_is_refused
+        without_an_answer_nobody_is_told_a_keeper
+        a_keeper_that_cannot_be_read_is_unknown
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -191,6 +198,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("pauses", include_str!("../src/cases/pauses.rs")),
         ("fires", include_str!("../src/cases/fires.rs")),
         ("rebases", include_str!("../src/cases/rebases.rs")),
+        ("custody", include_str!("../src/cases/custody.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

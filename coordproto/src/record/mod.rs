@@ -3,6 +3,7 @@
 //! Records grow by addition only. A field that this build does not know is ignored when it reads and takes part in no
 //! decision; a record that cannot be decoded is unknown, never absent.
 
+pub mod custody;
 pub mod fire;
 pub mod keyed;
 pub mod lease;

@@ -180,6 +180,16 @@ contract! {
         without_an_answer_nobody_is_told_a_keeper
         a_keeper_that_cannot_be_read_is_unknown
     }
+    follows {
+        a_thread_is_followed_until_it_is_not
+        a_follow_restarts_its_age
+        of_many_who_unfollow_one_removes_it
+        a_follow_beside_an_unfollow_loses_neither
+        an_incomplete_thread_is_refused_and_not_followed
+        without_an_answer_nothing_is_said_of_a_follow
+        the_past_unfollows_nothing
+        a_follow_that_cannot_be_read_is_one
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -199,6 +209,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("fires", include_str!("../src/cases/fires.rs")),
         ("rebases", include_str!("../src/cases/rebases.rs")),
         ("custody", include_str!("../src/cases/custody.rs")),
+        ("follows", include_str!("../src/cases/follows.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

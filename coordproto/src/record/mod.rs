@@ -5,6 +5,7 @@
 
 pub mod custody;
 pub mod fire;
+pub mod follow;
 pub mod keyed;
 pub mod lease;
 pub mod rebase;

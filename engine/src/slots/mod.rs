@@ -2,6 +2,7 @@
 
 pub mod custody;
 pub mod fires;
+pub mod follows;
 pub mod pauses;
 pub mod rebases;
 pub mod rows;

@@ -5,6 +5,7 @@ pub mod custody;
 pub mod doubts;
 pub mod faults;
 pub mod fires;
+pub mod follows;
 pub mod gate;
 pub mod listings;
 pub mod opening;

@@ -190,6 +190,14 @@ contract! {
         the_past_unfollows_nothing
         a_follow_that_cannot_be_read_is_one
     }
+    objects {
+        the_first_backend_is_the_one
+        of_many_that_boot_all_agree_on_one_backend
+        the_newest_collection_is_told
+        a_backend_without_a_name_is_refused
+        without_an_answer_nobody_agrees_on_a_backend
+        a_backend_that_cannot_be_read_is_unknown
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -210,6 +218,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("rebases", include_str!("../src/cases/rebases.rs")),
         ("custody", include_str!("../src/cases/custody.rs")),
         ("follows", include_str!("../src/cases/follows.rs")),
+        ("objects", include_str!("../src/cases/objects.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

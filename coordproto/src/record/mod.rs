@@ -8,5 +8,6 @@ pub mod fire;
 pub mod follow;
 pub mod keyed;
 pub mod lease;
+pub mod objects;
 pub mod rebase;
 pub mod seat_pause;

@@ -3,6 +3,7 @@
 pub mod custody;
 pub mod fires;
 pub mod follows;
+pub mod objects;
 pub mod pauses;
 pub mod rebases;
 pub mod rows;

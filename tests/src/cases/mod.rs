@@ -8,6 +8,7 @@ pub mod fires;
 pub mod follows;
 pub mod gate;
 pub mod listings;
+pub mod objects;
 pub mod opening;
 pub mod pauses;
 pub mod rebases;

@@ -198,6 +198,23 @@ contract! {
         without_an_answer_nobody_agrees_on_a_backend
         a_backend_that_cannot_be_read_is_unknown
     }
+    positions {
+        a_listing_of_positions_is_of_one_class
+        a_node_stands_where_it_recorded
+        a_hold_stands_until_it_is_released
+        of_each_owner_one_backup_stands
+        a_floor_does_not_contradict_itself
+        an_operation_is_open_until_it_is_closed
+        of_many_at_one_operation_one_is_heard
+        an_admission_is_forgotten_by_its_own_run
+        of_many_runs_one_is_admitted_and_forgotten_once
+        an_acknowledgement_is_for_one_operation
+        a_position_that_cannot_be_read_fails_its_class
+        a_position_without_a_name_is_refused
+        names_of_positions_are_kept_to_the_byte
+        without_an_answer_nothing_is_said_of_a_position
+        a_removal_stands_though_its_purge_is_lost
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -219,6 +236,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("custody", include_str!("../src/cases/custody.rs")),
         ("follows", include_str!("../src/cases/follows.rs")),
         ("objects", include_str!("../src/cases/objects.rs")),
+        ("positions", include_str!("../src/cases/positions.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

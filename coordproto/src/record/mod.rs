@@ -9,5 +9,6 @@ pub mod follow;
 pub mod keyed;
 pub mod lease;
 pub mod objects;
+pub mod position;
 pub mod rebase;
 pub mod seat_pause;

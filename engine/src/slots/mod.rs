@@ -5,6 +5,7 @@ pub mod fires;
 pub mod follows;
 pub mod objects;
 pub mod pauses;
+pub mod positions;
 pub mod rebases;
 pub mod rows;
 

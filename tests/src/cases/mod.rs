@@ -11,6 +11,7 @@ pub mod listings;
 pub mod objects;
 pub mod opening;
 pub mod pauses;
+pub mod positions;
 pub mod rebases;
 pub mod stores;
 pub mod sweeps;

@@ -10,6 +10,7 @@ mod brokers;
 pub mod cases;
 mod fixture;
 mod links;
+mod rows;
 
 pub use brokers::Brokers;
 pub use fixture::{Fixture, class, eventually, held, list, refused, resource, terms, watch};

@@ -240,6 +240,63 @@ contract! {
         without_an_answer_nothing_is_said_of_a_mailbox
         the_past_retires_nothing
     }
+    fires {
+        a_fire_is_claimed_once
+        of_many_who_claim_a_fire_one_fires
+        a_fire_without_a_name_is_refused
+        an_unanswered_fire_is_not_fired
+        a_fire_that_cannot_be_read_is_taken
+    }
+    rebases {
+        a_rebase_is_recorded_once_and_inherited
+        a_rebase_is_replaced_at_its_version
+        of_many_attempts_one_records_its_instant
+        a_rebase_of_nothing_is_refused
+        without_an_answer_nothing_is_said_of_a_rebase
+        a_rebase_that_cannot_be_read_is_unknown
+    }
+    custody {
+        a_batch_has_one_keeper
+        of_many_who_claim_a_batch_all_are_told_one_keeper
+        custody_of_nothing_is_refused
+        without_an_answer_nobody_is_told_a_keeper
+        a_keeper_that_cannot_be_read_is_unknown
+    }
+    follows {
+        a_thread_is_followed_until_it_is_not
+        a_follow_restarts_its_age
+        of_many_who_unfollow_one_removes_it
+        a_follow_beside_an_unfollow_loses_neither
+        an_incomplete_thread_is_refused_and_not_followed
+        without_an_answer_nothing_is_said_of_a_follow
+        the_past_unfollows_nothing
+        a_follow_that_cannot_be_read_is_one
+    }
+    objects {
+        the_first_backend_is_the_one
+        of_many_that_boot_all_agree_on_one_backend
+        the_newest_collection_is_told
+        a_backend_without_a_name_is_refused
+        without_an_answer_nobody_agrees_on_a_backend
+        a_backend_that_cannot_be_read_is_unknown
+    }
+    positions {
+        a_listing_of_positions_is_of_one_class
+        a_node_stands_where_it_recorded
+        a_hold_stands_until_it_is_released
+        of_each_owner_one_backup_stands
+        a_floor_does_not_contradict_itself
+        an_operation_is_open_until_it_is_closed
+        of_many_at_one_operation_one_is_heard
+        an_admission_is_forgotten_by_its_own_run
+        of_many_runs_one_is_admitted_and_forgotten_once
+        an_acknowledgement_is_for_one_operation
+        a_position_that_cannot_be_read_fails_its_class
+        a_position_without_a_name_is_refused
+        names_of_positions_are_kept_to_the_byte
+        without_an_answer_nothing_is_said_of_a_position
+        a_removal_stands_though_its_purge_is_lost
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -263,6 +320,12 @@ fn no_case_is_skipped_on_any_arm() {
         ("secrets", include_str!("../src/cases/secrets.rs")),
         ("integrations", include_str!("../src/cases/integrations.rs")),
         ("mailboxes", include_str!("../src/cases/mailboxes.rs")),
+        ("fires", include_str!("../src/cases/fires.rs")),
+        ("rebases", include_str!("../src/cases/rebases.rs")),
+        ("custody", include_str!("../src/cases/custody.rs")),
+        ("follows", include_str!("../src/cases/follows.rs")),
+        ("objects", include_str!("../src/cases/objects.rs")),
+        ("positions", include_str!("../src/cases/positions.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -9,6 +9,13 @@ pub mod mailboxes;
 mod named;
 pub mod sandbox_runs;
 pub mod secrets;
+pub mod custody;
+pub mod fires;
+pub mod follows;
+pub mod objects;
+pub mod positions;
+pub mod rebases;
+pub mod rows;
 
 use coordproto::slot::{Retention, Slot};
 

@@ -19,9 +19,8 @@ use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::Key;
 use coordproto::listing::Version;
 use coordproto::record::seat_pause::{self, SeatPauseRecord};
-use coordproto::slot::POSITIONS;
 
-use crate::slots::Settings;
+use crate::slots::{Settings, positions};
 use crate::store::create::{Created, create};
 use crate::store::follow::Follow;
 use crate::store::listing::LIST_WITHIN;
@@ -78,12 +77,7 @@ impl<S: Store> SeatPauses<S> {
     /// # Errors
     /// A setting that no broker can keep, fewer replicas than configured, or unknown.
     pub async fn open(store: &S, settings: &Settings) -> Result<SeatPauses<S>, OpenError> {
-        let bucket = settings.open(store, &POSITIONS).await?;
-        if let Some(age) = bucket.age() {
-            // Pauses that age away are resumes that nobody chose.
-            tracing::error!(bucket = bucket.name(), in_force = ?age, "coord_kv_positions_have_an_age");
-        }
-        Ok(SeatPauses { bucket })
+        Ok(SeatPauses { bucket: positions::open(store, settings).await? })
     }
 
     /// Pauses a seat that is not paused.

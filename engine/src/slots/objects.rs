@@ -1,0 +1,68 @@
+//! Which store the company's files are in, and what the collector found last.
+//!
+//! The store is recorded by the first node that boots, create-only, and every node compares what is recorded with what it is
+//! configured for: one that differs has to refuse to boot, or the files end up in two places with nothing failing. The bucket
+//! has no age, since a record that expired would let the next node record another store. Only an operator who moves the
+//! company's files removes it, with any NATS client and no node running.
+
+use coordproto::answer::{Error, Unknown};
+use coordproto::record::keyed::Keyed;
+use coordproto::record::objects::{BackendRecord, CollectionRecord, collection};
+use coordproto::slot::OBJECTS;
+
+use crate::slots::Settings;
+use crate::slots::rows::{Create, Rows, during, good};
+use crate::store::{Bucket, Expect, OpenError, Put, Store, Write};
+
+/// The records about a company's files. Clones are handles to the same.
+#[derive(Clone)]
+pub struct Objects<S: Store> {
+    backends: Rows<S::Bucket, BackendRecord>,
+    collections: Rows<S::Bucket, CollectionRecord>,
+}
+
+impl<S: Store> Objects<S> {
+    /// Opens the bucket, adopting what exists.
+    ///
+    /// # Errors
+    /// A setting that no broker can keep, fewer replicas than configured, or unknown.
+    pub async fn open(store: &S, settings: &Settings) -> Result<Objects<S>, OpenError> {
+        let bucket = settings.open(store, &OBJECTS).await?;
+        Ok(Objects { backends: Rows::new(bucket.clone()), collections: Rows::new(bucket) })
+    }
+
+    /// Records which store the files are in, unless one is recorded; answers the one that is. A node that is answered another
+    /// than its own must not boot, and neither must one without an answer.
+    ///
+    /// # Errors
+    /// An empty name, before anything is sent. Unknown, which says whether the store may still be recorded; also for a
+    /// record that cannot be read.
+    pub async fn agree_backend(&self, backend: &str) -> Result<String, Error> {
+        let own = BackendRecord { backend: backend.to_owned() };
+        Ok(match self.backends.create("agree_backend", &own).await? {
+            Create::Created(_) => own.backend,
+            Create::Exists(recorded) => recorded.record.backend,
+        })
+    }
+
+    /// Records what a pass of the collector found, in place of what is recorded: the last write wins.
+    ///
+    /// # Errors
+    /// An empty node or a report too large, before anything is sent. Unknown, which says whether the report may still land.
+    pub async fn record_collection(&self, pass: &CollectionRecord) -> Result<(), Error> {
+        let key = good(pass)?;
+        let put = self.collections.bucket().put(&key, Write::Value(pass.encode()), Expect::Any).await;
+        match put.map_err(|error| during(error, "record_collection", &key))? {
+            Put::Stored(_) => Ok(()),
+            Put::Lost(race) => unreachable!("a write that expects nothing loses no race: {race:?}"),
+        }
+    }
+
+    /// What the newest pass found, whichever node ran it; none before the first.
+    ///
+    /// # Errors
+    /// Unknown, also for a record that cannot be read.
+    pub async fn collection(&self) -> Result<Option<CollectionRecord>, Unknown> {
+        Ok(self.collections.get("collection", &collection()).await?.map(|row| row.record))
+    }
+}

@@ -1,21 +1,21 @@
 //! The records that are no leases: a file for each family, over [`store`](crate::store).
 
-pub mod config;
-pub mod pauses;
-pub mod status;
 pub mod channels;
-pub mod integrations;
-pub mod mailboxes;
-mod named;
-pub mod sandbox_runs;
-pub mod secrets;
+pub mod config;
 pub mod custody;
 pub mod fires;
 pub mod follows;
+pub mod integrations;
+pub mod mailboxes;
+mod named;
 pub mod objects;
+pub mod pauses;
 pub mod positions;
 pub mod rebases;
 pub mod rows;
+pub mod sandbox_runs;
+pub mod secrets;
+pub mod status;
 
 use coordproto::slot::{Retention, Slot};
 

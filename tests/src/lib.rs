@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a case that meets an error ends with it")]
 
+mod bench;
 mod brokers;
 pub mod cases;
 mod fixture;

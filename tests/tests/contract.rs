@@ -1,4 +1,4 @@
-//! The contract of the store and of the leases: every case on the memory twin, on one broker and on three.
+//! The contract of the store, of the leases and of the other records: every case on the memory twin, on one broker and on three.
 
 use std::process::Command;
 
@@ -158,6 +158,17 @@ contract! {
         the_past_resumes_nothing
         a_purge_is_told_to_nobody
     }
+    rate {
+        a_window_lets_through_its_limit
+        the_next_window_begins_anew
+        takes_at_once_never_exceed_the_limit
+        a_valve_of_nothing_is_closed
+        what_no_valve_can_count_is_refused
+        a_valve_without_an_answer_is_closed
+        an_unreadable_count_is_unknown
+        the_past_lets_nothing_through
+        a_counted_window_ages_away
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -174,6 +185,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("opening", include_str!("../src/cases/opening.rs")),
         ("faults", include_str!("../src/cases/faults.rs")),
         ("pauses", include_str!("../src/cases/pauses.rs")),
+        ("rate", include_str!("../src/cases/rate.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -4,4 +4,6 @@
 //! decision; a record that cannot be decoded is unknown, never absent.
 
 pub mod lease;
+mod pair;
+pub mod rate;
 pub mod seat_pause;

@@ -7,6 +7,7 @@ pub mod gate;
 pub mod listings;
 pub mod opening;
 pub mod pauses;
+pub mod rate;
 pub mod stores;
 pub mod sweeps;
 pub mod tenures;

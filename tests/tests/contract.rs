@@ -169,6 +169,19 @@ contract! {
         the_past_lets_nothing_through
         a_counted_window_ages_away
     }
+    deliveries {
+        a_delivery_is_first_once
+        a_claim_lapses_at_its_own_deadline
+        a_claim_without_a_readable_deadline_is_taken_over
+        of_many_attempts_one_is_first
+        a_thousand_deliveries_to_two_nodes_are_handled_once_each
+        a_release_gives_back_ones_own
+        a_late_release_takes_nothing_from_the_next
+        a_claim_lasts_no_longer_than_the_age_in_force
+        what_names_no_delivery_is_refused
+        a_claim_without_an_answer_suppresses_nothing
+        the_past_frees_no_delivery
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -186,6 +199,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("faults", include_str!("../src/cases/faults.rs")),
         ("pauses", include_str!("../src/cases/pauses.rs")),
         ("rate", include_str!("../src/cases/rate.rs")),
+        ("deliveries", include_str!("../src/cases/deliveries.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

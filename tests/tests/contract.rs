@@ -182,6 +182,16 @@ contract! {
         a_claim_without_an_answer_suppresses_nothing
         the_past_frees_no_delivery
     }
+    ledger {
+        a_trigger_is_recorded_once
+        a_trigger_is_its_scopes_own
+        many_keys_are_one_answer
+        of_many_who_record_one_is_first
+        what_names_no_trigger_is_refused
+        one_failed_read_fails_the_whole_answer
+        an_unreadable_record_is_unknown_and_stays
+        a_record_without_an_answer_may_stand
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -200,6 +210,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("pauses", include_str!("../src/cases/pauses.rs")),
         ("rate", include_str!("../src/cases/rate.rs")),
         ("deliveries", include_str!("../src/cases/deliveries.rs")),
+        ("ledger", include_str!("../src/cases/ledger.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

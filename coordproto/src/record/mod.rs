@@ -5,6 +5,7 @@
 
 pub mod claim;
 pub mod lease;
+pub mod ledger;
 mod pair;
 pub mod rate;
 pub mod seat_pause;

@@ -5,6 +5,7 @@ pub mod deliveries;
 pub mod doubts;
 pub mod faults;
 pub mod gate;
+pub mod ledger;
 pub mod listings;
 pub mod opening;
 pub mod pauses;

@@ -192,6 +192,15 @@ contract! {
         an_unreadable_record_is_unknown_and_stays
         a_record_without_an_answer_may_stand
     }
+    cooldowns {
+        the_later_instant_stays
+        a_credential_cools_under_its_entry
+        of_many_instants_the_latest_stays
+        what_says_nothing_is_left_out
+        without_an_answer_every_cooldown_holds
+        a_word_is_told_to_the_end_and_in_time
+        the_past_shortens_no_cooldown
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -211,6 +220,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("rate", include_str!("../src/cases/rate.rs")),
         ("deliveries", include_str!("../src/cases/deliveries.rs")),
         ("ledger", include_str!("../src/cases/ledger.rs")),
+        ("cooldowns", include_str!("../src/cases/cooldowns.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -4,6 +4,7 @@
 //! decision; a record that cannot be decoded is unknown, never absent.
 
 pub mod claim;
+pub mod cooldown;
 pub mod lease;
 pub mod ledger;
 mod pair;

@@ -1,6 +1,7 @@
 //! The records that are no leases: a file for each family, over [`store`](crate::store).
 
 pub mod claims;
+pub mod cooldowns;
 pub mod ledger;
 pub mod pauses;
 pub mod rate;

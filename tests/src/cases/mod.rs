@@ -1,6 +1,7 @@
 //! The cases, a file for each part of the contract.
 
 pub mod claims;
+pub mod cooldowns;
 pub mod deliveries;
 pub mod doubts;
 pub mod faults;

@@ -1,4 +1,4 @@
-//! The contract of the store and of the leases: every case on the memory twin, on one broker and on three.
+//! The contract of the store, of the leases and of the other records: every case on the memory twin, on one broker and on three.
 
 use std::process::Command;
 
@@ -297,6 +297,49 @@ contract! {
         without_an_answer_nothing_is_said_of_a_position
         a_removal_stands_though_its_purge_is_lost
     }
+    rate {
+        a_window_lets_through_its_limit
+        the_next_window_begins_anew
+        takes_at_once_never_exceed_the_limit
+        a_valve_of_nothing_is_closed
+        what_no_valve_can_count_is_refused
+        a_valve_without_an_answer_is_closed
+        an_unreadable_count_is_unknown
+        the_past_lets_nothing_through
+        a_counted_window_ages_away
+    }
+    deliveries {
+        a_delivery_is_first_once
+        a_claim_lapses_at_its_own_deadline
+        a_claim_without_a_readable_deadline_is_taken_over
+        of_many_attempts_one_is_first
+        a_thousand_deliveries_to_two_nodes_are_handled_once_each
+        a_release_gives_back_ones_own
+        a_late_release_takes_nothing_from_the_next
+        a_claim_lasts_no_longer_than_the_age_in_force
+        what_names_no_delivery_is_refused
+        a_claim_without_an_answer_suppresses_nothing
+        the_past_frees_no_delivery
+    }
+    ledger {
+        a_trigger_is_recorded_once
+        a_trigger_is_its_scopes_own
+        many_keys_are_one_answer
+        of_many_who_record_one_is_first
+        what_names_no_trigger_is_refused
+        one_failed_read_fails_the_whole_answer
+        an_unreadable_record_is_unknown_and_stays
+        a_record_without_an_answer_may_stand
+    }
+    cooldowns {
+        the_later_instant_stays
+        a_credential_cools_under_its_entry
+        of_many_instants_the_latest_stays
+        what_says_nothing_is_left_out
+        without_an_answer_every_cooldown_holds
+        a_word_is_told_to_the_end_and_in_time
+        the_past_shortens_no_cooldown
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -326,6 +369,10 @@ fn no_case_is_skipped_on_any_arm() {
         ("follows", include_str!("../src/cases/follows.rs")),
         ("objects", include_str!("../src/cases/objects.rs")),
         ("positions", include_str!("../src/cases/positions.rs")),
+        ("rate", include_str!("../src/cases/rate.rs")),
+        ("deliveries", include_str!("../src/cases/deliveries.rs")),
+        ("ledger", include_str!("../src/cases/ledger.rs")),
+        ("cooldowns", include_str!("../src/cases/cooldowns.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -4,16 +4,21 @@
 //! decision; a record that cannot be decoded is unknown, never absent.
 
 pub mod channel;
+pub mod claim;
 pub mod config;
+pub mod cooldown;
 pub mod custody;
 pub mod fire;
 pub mod follow;
 pub mod keyed;
 pub mod lease;
+pub mod ledger;
 pub mod mailbox;
 pub mod named;
 pub mod objects;
+mod pair;
 pub mod position;
+pub mod rate;
 pub mod rebase;
 pub mod seat_pause;
 pub mod secret;

@@ -1,16 +1,20 @@
 //! The records that are no leases: a file for each family, over [`store`](crate::store).
 
 pub mod channels;
+pub mod claims;
 pub mod config;
+pub mod cooldowns;
 pub mod custody;
 pub mod fires;
 pub mod follows;
 pub mod integrations;
+pub mod ledger;
 pub mod mailboxes;
 mod named;
 pub mod objects;
 pub mod pauses;
 pub mod positions;
+pub mod rate;
 pub mod rebases;
 pub mod rows;
 pub mod sandbox_runs;

@@ -141,8 +141,15 @@ impl<'a> Session<'a> {
             Output::Text => table::render(&report, &S::remarks(&report), &Style::of_stdout()),
             Output::Json => serde_json::to_string_pretty(&report).expect("a report always serialises") + "\n",
         };
-        // Whoever closed stdout does not want to see it.
-        let _closed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => {}
+            // Whoever closed the pipe does not want to see it.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) => {
+                say(format_args!("loadgen: the report could not be printed: {error}"));
+                exit = Exit::Failed;
+            }
+        }
         exit
     }
 

@@ -129,7 +129,7 @@ impl Jetstream {
             .collect::<Result<Vec<_>, _>>()?;
         let desk_of_client: Arc<OnceLock<Arc<Desk>>> = Arc::default();
         let heard = desk_of_client.clone();
-        let jitter = env.clone();
+        let (jitter, client_name) = (env.clone(), Arc::<str>::from(&*options.name));
         let base = base
             .name(&options.name)
             .ping_interval(PING)
@@ -139,8 +139,8 @@ impl Jetstream {
                 jitter.jitter(RETRY.min(Duration::from_millis(20) * attempts.try_into().unwrap_or(u32::MAX)))
             })
             .event_callback(move |event| {
-                let desk = heard.get().cloned();
-                async move { hear(desk.as_deref(), &event) }
+                let (desk, client) = (heard.get().cloned(), client_name.clone());
+                async move { hear(desk.as_deref(), &client, &event) }
             });
         let client = first_connection(&env, &addresses, base, &options, urls).await?;
         let prefix = format!("{}.", client.new_inbox());
@@ -268,18 +268,18 @@ async fn first_connection(
     Err(ConnectError::Unreachable { urls, within, reason })
 }
 
-fn hear(desk: Option<&Desk>, event: &Event) {
+fn hear(desk: Option<&Desk>, client: &str, event: &Event) {
     let Some(desk) = desk else { return };
     match event {
         Event::Connected => {
             // The first connection is told by whoever made it; one that was lost and made again is news.
             if desk.link.borrow().losses > 0 {
-                tracing::info!("broker_reconnected");
+                tracing::info!(client, "broker_reconnected");
             }
             desk.connected();
         }
         Event::Disconnected => {
-            tracing::warn!("broker_disconnected");
+            tracing::warn!(client, "broker_disconnected");
             desk.lost();
         }
         // Reconnecting never gives up, so only the end of the last handle closes a connection.

@@ -54,8 +54,12 @@ pub async fn replace<B: Bucket>(bucket: &B, key: &Key, write: Write, at: u64) ->
     Err(Unknown::settled("replace", about(), Cause::Contended { rounds: ROUNDS }).into())
 }
 
-/// Takes a record away, marker and all, if it stands at revision `at` still; answers whether this call did. For buckets
-/// without an age, where a marker would stay until it is swept. Nobody who follows the bucket hears of it.
+/// Erases a record, marker and all, if it stands at revision `at`; answers whether anything went. Nobody who follows the bucket
+/// hears of it.
+///
+/// Only for a record that nobody writes over any more. A purge bounded by a revision is no compare-and-set: on three members a
+/// write over that revision, proposed while the purge is under way, is stored behind it, and both are told that they were
+/// first. Where others write, see [`remove`](super::remove).
 ///
 /// # Errors
 /// Unknown.

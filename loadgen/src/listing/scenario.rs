@@ -108,7 +108,8 @@ impl Scenario for Listing {
             _ => {
                 let each = self.params.strategies.iter().map(|strategy| {
                     let listings = self.tally.of(*strategy);
-                    format!("{} {} ({} short)", strategy.name(), count(listings.answered), count(listings.short))
+                    let [answered, short, unknown] = [listings.answered, listings.short, listings.unknown].map(count);
+                    format!("{} {answered} ({short} short, {unknown} unknown)", strategy.name())
                 });
                 Some(each.collect::<Vec<_>>().join(", "))
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use coordproto::answer::{Cause, Landing};
 use coordproto::key::{Filter, Key};
-use coordproto::slot::{Age, Remover, SLOTS, Slot};
+use coordproto::slot::{Age, Remover, Retention, SLOTS, Slot};
 use engine::store::counting::Counting;
 use engine::store::faulty::{Fault, Faulty, Verb};
 use engine::store::sweep::{Swept, coordination_markers, sweep};
@@ -25,7 +25,10 @@ const LOCAL: Slot = Slot { name: "local", age: Age::None, removed_by: Remover::O
 const WITHIN: Duration = Duration::from_secs(60);
 
 async fn open<S: Store, T>(t: &Fixture<T>, store: &S, slot: &Slot) -> S::Bucket {
-    let spec = BucketSpec::of(slot, &t.prefix, Duration::from_secs(3600), t.replicas);
+    // No age may take what a sweep is to take, however slow the machine.
+    let hour = Duration::from_secs(3600);
+    let retention = Retention { lease_ttl: hour, rate_window: hour, reconcile_interval: hour };
+    let spec = BucketSpec::of(slot, &t.prefix, retention, t.replicas);
     store.open(&spec).await.expect("the bucket opens")
 }
 

@@ -24,7 +24,8 @@ pub struct Anomalies {
     pub listing_old: u64,
     /// A seat of a node had no holder when the run was over.
     pub seats_not_held: u64,
-    /// What became of something could not be found out: an operation never ended, or the final listing had no answer.
+    /// What became of something could not be found out: an operation never ended, the final listing had no answer, or a way of
+    /// listing never had one.
     pub ops_unsettled: u64,
 }
 

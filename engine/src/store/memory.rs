@@ -6,6 +6,7 @@
 //! [`faulty`](super::faulty) adds the unknowns.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -209,12 +210,23 @@ impl Bucket for MemoryBucket {
     }
 
     async fn copy(&self, names: &[&str], _by: Mono) -> Result<Copy, Unknown> {
-        let named = |key: &Key| names.iter().any(|name| *name == key.as_str() || wildcard(name, key));
         Ok(self.with(|state, _| {
-            let held = state.records.iter().filter(|(key, _)| named(key));
-            let entries: Vec<_> = held.map(|(key, version)| (key.clone(), version.clone())).collect();
-            let last_seq = (!entries.is_empty()).then(|| *state.last.borrow());
-            if entries.len() > COPY_KEYS { Copy::TooMuch } else { Copy::Whole(Held { entries, last_seq }) }
+            let mut held = BTreeMap::new();
+            for name in names {
+                match name.strip_suffix('>') {
+                    Some(prefix) => {
+                        let from = state.records.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+                        held.extend(from.take_while(|(key, _)| key.as_str().starts_with(prefix)));
+                    }
+                    None => held.extend(state.records.get_key_value(*name)),
+                }
+            }
+            if held.len() > COPY_KEYS {
+                return Copy::TooMuch;
+            }
+            let last_seq = (!held.is_empty()).then(|| *state.last.borrow());
+            let entries = held.into_iter().map(|(key, version)| (key.clone(), version.clone())).collect();
+            Copy::Whole(Held { entries, last_seq })
         }))
     }
 
@@ -226,10 +238,6 @@ impl Bucket for MemoryBucket {
 /// The barrier's key is nobody's record.
 fn selects(filter: &Filter, key: &Key) -> bool {
     *key != Key::barrier() && filter.selects(key.as_str())
-}
-
-fn wildcard(name: &str, key: &Key) -> bool {
-    name.strip_suffix('>').is_some_and(|prefix| key.as_str().starts_with(prefix))
 }
 
 /// A pass over a [`MemoryBucket`]: it walks the revisions that stand, and counts down what stood when it began.

@@ -30,7 +30,8 @@ fn certification(c: &mut Criterion) {
                 delivered,
                 |mut collected| {
                     for (n, name) in collected.to_read(&index).into_iter().enumerate() {
-                        collected.settle(name, Some(version(n * LOST))).expect("newer than what was delivered");
+                        let settled = collected.settle(&name, Some(version(n * LOST)), &index);
+                        assert_eq!(settled, Ok(true), "live, and newer than what was delivered");
                     }
                     black_box(collected.finish(&index))
                 },

@@ -141,7 +141,8 @@ pub struct Collected {
     delivered: Vec<(Key, Version)>,
     /// Whether `delivered` is in order, each key once at its newest revision.
     in_order: bool,
-    read: BTreeMap<Key, Option<Version>>,
+    /// What was asked about: a version, or how far the stream had come when there was none.
+    read: BTreeMap<Key, Result<Version, u64>>,
 }
 
 impl Collected {
@@ -172,47 +173,79 @@ impl Collected {
         doubtful.filter_map(|name| Key::parse(name).ok()).collect()
     }
 
-    /// Takes the leader's answer about a key that it was asked about: a version, or nothing there.
+    /// Takes the leader's answer about a key that it was asked about: a version, or nothing there. Answers whether that
+    /// settles it. A live version does. That a key is gone, in the words of somebody who may be no leader any more, does only
+    /// if it is a removal that the `index` could not yet know of; else it has to be [proved](Collected::prove).
     ///
     /// # Errors
     /// An answer older than what is known of the same key: whoever answered was not the leader any more.
-    pub fn settle(&mut self, key: Key, answer: Option<Version>) -> Result<(), Cause> {
+    pub fn settle(&mut self, key: &Key, answer: Option<Version>, index: &Index) -> Result<bool, Cause> {
         self.arrange();
-        let delivered = self.delivered.binary_search_by(|(delivered, _)| delivered.cmp(&key));
-        let delivered = delivered.map_or(0, |at| self.delivered[at].1.revision);
-        let read = self.read.get(&key).and_then(Option::as_ref).map_or(0, |version| version.revision);
-        let known = delivered.max(read);
-        match &answer {
+        let known = self.delivered(key);
+        match answer {
             Some(version) if version.revision < known => Err(Cause::Stale { answered: version.revision, known }),
-            // Of a key that is asked about at most a marker was delivered, so nothing live is dropped.
-            _ => {
-                self.read.insert(key, answer);
-                Ok(())
+            Some(version) if version.value.is_some() || version.revision > index.last_seq => {
+                self.read.insert(key.clone(), Ok(version));
+                Ok(true)
             }
+            Some(_) | None => Ok(false),
         }
     }
 
-    /// The live keys, each once, in order.
+    /// Takes what a copy from the `index` or later, of a stream that had come to `seq`, holds under a key.
+    pub fn prove(&mut self, key: Key, held: Option<Version>, seq: u64) {
+        self.arrange();
+        let told = match held {
+            // What was delivered is of a later state still, in which the key was gone.
+            Some(version) if version.revision < self.delivered(&key) => Err(seq.max(self.delivered(&key))),
+            Some(version) => Ok(version),
+            None => Err(seq),
+        };
+        self.read.insert(key, told);
+    }
+
+    /// The revision of a key that the pass delivered; 0 if it did not.
+    fn delivered(&self, key: &Key) -> u64 {
+        let at = self.delivered.binary_search_by(|(delivered, _)| delivered.cmp(key));
+        at.map_or(0, |at| self.delivered[at].1.revision)
+    }
+
+    /// What the listing comes to.
     ///
     /// A key that was delivered live and that the index does not name was gone when the leader had come as far as the index
     /// tells: it comes from a replica that is behind, unless its revision is later than that.
-    pub fn finish(mut self, index: &Index) -> Vec<(Key, Version)> {
+    pub fn finish(mut self, index: &Index) -> Finished {
         self.arrange();
-        let Collected { mut delivered, read, .. } = self;
+        let Collected { delivered: mut live, read, .. } = self;
         let mut names = index.names().peekable();
-        delivered.retain(|(key, version)| {
+        live.retain(|(key, version)| {
             while names.next_if(|name| *name < key.as_str()).is_some() {}
             let named = names.peek().is_some_and(|name| *name == key.as_str());
             version.value.is_some() && (named || version.revision > index.last_seq) && !read.contains_key(key)
         });
-        let told = read.into_iter().filter_map(|(key, version)| Some((key, version?)));
-        let before = delivered.len();
-        delivered.extend(told.filter(|(_, version)| version.value.is_some()));
-        if delivered.len() > before {
-            delivered.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let before = live.len();
+        let mut gone = Vec::new();
+        for (key, told) in read {
+            match told {
+                Ok(version) if version.value.is_some() => live.push((key, version)),
+                Ok(version) => gone.push((key, version.revision)),
+                Err(seq) => gone.push((key, seq)),
+            }
         }
-        delivered
+        if live.len() > before {
+            live.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        }
+        Finished { live, gone }
     }
+}
+
+/// A listing, and what it knows beyond.
+#[derive(Debug)]
+pub struct Finished {
+    /// The live keys, each once, in order.
+    pub live: Vec<(Key, Version)>,
+    /// Keys that were asked about and are gone, each with the revision up to which nothing about it is news.
+    pub gone: Vec<(Key, u64)>,
 }
 
 /// Whether a copy proves to hold what a quorum held at a barrier: `copy` is what one member held at one instant, the barrier's

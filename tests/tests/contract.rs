@@ -74,6 +74,7 @@ contract! {
         a_member_behind_is_asked_again_and_never_believed
         what_is_named_and_not_found_is_asked_again
         a_key_purged_meanwhile_is_asked_about_once_more
+        a_removal_from_the_past_hides_no_key
         a_read_behind_the_pass_is_refused
         a_listing_ends_at_its_deadline
         an_unanswered_barrier_is_unknown
@@ -133,6 +134,7 @@ contract! {
         a_claim_without_an_answer_gives_the_resource_back
         an_abandoned_claim_leaves_the_next_one_granted
         a_stale_read_is_unknown_and_never_lost
+        a_second_look_from_the_past_leaves_nobody_out
         a_listing_from_the_past_leaves_nobody_out
         one_lost_reply_is_not_a_lost_lease
         no_fault_breaks_the_fence

@@ -311,9 +311,17 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// A message with this sequence was acknowledged or read.
+    /// A message with this sequence was acknowledged.
     pub fn raise(&mut self, seq: u64) {
         self.seq = self.seq.max(seq);
+    }
+
+    /// A message with this sequence was read, which the broker had stored at `written`. One from before the stream was made is
+    /// another stream's of the same name, and says nothing of this one.
+    pub fn raise_read(&mut self, seq: u64, written: Timestamp) {
+        if self.created.is_none_or(|created| created <= written) {
+            self.raise(seq);
+        }
     }
 
     /// The highest sequence known.
@@ -520,6 +528,13 @@ mod tests {
         mark.raise(7);
         mark.raise(3);
         assert_eq!(mark.seq(), 7);
+        let at = |text: &str| text.parse::<Timestamp>().expect("an instant");
+        let mut again = Mark::default();
+        again.admit(at("2026-11-30T08:00:00Z"), 3).expect("nothing is known yet");
+        again.raise_read(5000, at("2026-11-30T07:59:59Z"));
+        assert_eq!(again.seq(), 3, "what a deleted stream held, read late, is not this one's");
+        again.raise_read(4, at("2026-11-30T08:00:01Z"));
+        assert_eq!(again.seq(), 4);
         let judged = info(None, &described("2026-11-30T08:00:00Z", 6, r#"{"leader":"solo"}"#), mark);
         assert!(matches!(judged, Judged::Wait(Err(Doubt { cause: Cause::Stale { answered: 6, known: 7 }, .. }))));
     }

@@ -42,10 +42,13 @@ fn lost_and_marked_keys_are_read_again() {
     collected.take(key("gone"), version(3, None));
     let index = index(&["live", "lost", "marked"], 3);
     assert_eq!(collected.to_read(&index), [key("lost"), key("marked")]);
-    collected.settle(key("lost"), Some(version(9, Some("w")))).unwrap();
-    collected.settle(key("marked"), None).unwrap();
-    let listed: Vec<_> = collected.finish(&index).into_iter().map(|(key, v)| (key, v.revision)).collect();
+    assert_eq!(collected.settle(&key("lost"), Some(version(9, Some("w"))), &index), Ok(true));
+    assert_eq!(collected.settle(&key("marked"), None, &index), Ok(false), "nobody's word alone");
+    collected.prove(key("marked"), None, 12);
+    let finished = collected.finish(&index);
+    let listed: Vec<_> = finished.live.into_iter().map(|(key, v)| (key, v.revision)).collect();
     assert_eq!(listed, [(key("live"), 1), (key("lost"), 9)]);
+    assert_eq!(finished.gone, [(key("marked"), 12)]);
 }
 
 #[test]
@@ -53,14 +56,14 @@ fn the_newest_revision_wins_whatever_order_it_came_in() {
     let mut collected = Collected::default();
     collected.take(key("k"), version(5, Some("new")));
     collected.take(key("k"), version(4, Some("old")));
-    assert_eq!(collected.finish(&index(&["k"], 5))[0].1.revision, 5);
+    assert_eq!(collected.finish(&index(&["k"], 5)).live[0].1.revision, 5);
 }
 
 #[test]
 fn an_answer_older_than_the_pass_is_not_the_leaders() {
     let mut collected = Collected::default();
     collected.take(key("k"), version(5, None));
-    let stale = collected.settle(key("k"), Some(version(3, Some("old"))));
+    let stale = collected.settle(&key("k"), Some(version(3, Some("old"))), &index(&["k"], 5));
     assert_eq!(stale, Err(Cause::Stale { answered: 3, known: 5 }));
 }
 
@@ -69,7 +72,7 @@ fn a_key_that_the_leader_no_longer_held_is_not_brought_back_by_a_replica_behind(
     let mut collected = Collected::default();
     collected.take(key("purged"), version(7, Some("v")));
     collected.take(key("new"), version(9, Some("v")));
-    let listed: Vec<_> = collected.finish(&index(&[], 8)).into_iter().map(|(key, _)| key).collect();
+    let listed: Vec<_> = collected.finish(&index(&[], 8)).live.into_iter().map(|(key, _)| key).collect();
     assert_eq!(listed, [key("new")], "written after the index was read");
 }
 
@@ -205,13 +208,15 @@ fn play(events: &[Event], lag: usize, certify: bool) -> (Vec<Key>, Vec<Key>) {
     if certify {
         for key in collected.to_read(&index) {
             let answer = stream.copy().into_iter().find(|(k, _)| *k == key).map(|(_, version)| version);
-            collected.settle(key, answer).expect("the model's leader is never behind");
+            if !collected.settle(&key, answer.clone(), &index).expect("the model's leader is never behind") {
+                collected.prove(key, answer, stream.next - 1);
+            }
         }
     } else {
         index = Index::of_keys((0..KEYS).map(name).collect(), index.last_seq, index.clock);
     }
     let live = (0..KEYS).filter(|k| throughout[*k]).map(name).collect();
-    (live, collected.finish(&index).into_iter().map(|(key, _)| key).collect())
+    (live, collected.finish(&index).live.into_iter().map(|(key, _)| key).collect())
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -306,4 +311,23 @@ fn without_the_proof_a_member_behind_is_believed() {
     let (want, unproved) = read(&events, 3, 2, false);
     assert!(old_or_short(&want, &unproved.unwrap()), "a live key passes for a removed one");
     assert_eq!(read(&events, 3, 2, true).1, None);
+}
+
+#[test]
+fn that_a_key_is_gone_is_nobodys_word_unless_the_index_could_not_know_it() {
+    let index = index(&["a", "b", "c", "d", "e"], 10);
+    let mut collected = Collected::default();
+    collected.take(key("e"), version(14, None));
+    let mut settle = |name: &str, answer| collected.settle(&key(name), answer, &index);
+    assert_eq!(settle("a", Some(version(9, None))), Ok(false), "a removal that another write may have followed");
+    assert_eq!(settle("b", Some(version(11, None))), Ok(true), "one that came after the index");
+    assert_eq!(settle("c", None), Ok(false));
+    assert_eq!(settle("d", Some(version(4, Some("old")))), Ok(true), "a value may be an older one");
+    collected.prove(key("a"), Some(version(10, Some("again"))), 10);
+    collected.prove(key("c"), None, 12);
+    collected.prove(key("e"), Some(version(13, Some("before its removal"))), 13);
+    let finished = collected.finish(&index);
+    let listed: Vec<_> = finished.live.iter().map(|(key, version)| (key.clone(), version.revision)).collect();
+    assert_eq!(listed, [(key("a"), 10), (key("d"), 4)]);
+    assert_eq!(finished.gone, [(key("b"), 11), (key("c"), 12), (key("e"), 14)], "and up to where nothing is news");
 }

@@ -196,10 +196,11 @@ impl Pass {
     /// # Errors
     /// Unknown when the consumer's deletion is not confirmed.
     pub async fn end(mut self, by: Mono) -> Result<(), Unknown> {
-        self.ended = true;
         // Without a connection there is no subscription left to end.
         let _ = self.deliveries.unsubscribe().await;
         self.jetstream.delete_consumer(&self.stream, &self.consumer, by).await?;
+        // Not before: an end that is cut short, or has no answer, is made up for when this is dropped.
+        self.ended = true;
         Ok(())
     }
 
@@ -216,7 +217,7 @@ impl Pass {
         }
         self.delivered = at.consumer_seq;
         add(&self.jetstream.desk().counters.deliveries, 1);
-        self.jetstream.learn(&self.stream, |mark| mark.raise(at.stream_seq));
+        self.jetstream.learn(&self.stream, |mark| mark.raise_read(at.stream_seq, at.time));
         let record = Record {
             subject: message.subject,
             revision: at.stream_seq,

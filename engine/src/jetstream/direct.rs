@@ -115,7 +115,7 @@ impl Jetstream {
         if let Ok(Many::Snapshot(Snapshot { records, .. })) = &told
             && let Some(last) = records.last()
         {
-            self.learn(stream, |mark| mark.raise(last.revision));
+            self.learn(stream, |mark| mark.raise_read(last.revision, last.time));
         }
         told
     }

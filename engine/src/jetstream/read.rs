@@ -28,7 +28,7 @@ impl Jetstream {
         let found =
             self.exchange(call, |message| verdict::leader_read(status(message), &message.payload, subject)).await?;
         if let Some(stored) = &found {
-            self.learn(stream, |mark| mark.raise(stored.revision));
+            self.learn(stream, |mark| mark.raise_read(stored.revision, stored.time));
         }
         Ok(found)
     }

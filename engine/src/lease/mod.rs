@@ -27,8 +27,7 @@ use coordproto::lease::{Expiry, PROTOCOL, ends_by_age};
 use coordproto::listing::Version;
 use coordproto::record::lease::{EpochRecord, LeaseRecord};
 use coordproto::slot::{DUTIES, EPOCHS, LEASES};
-use futures_util::future::try_join3;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::future::{try_join, try_join3};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -42,9 +41,6 @@ pub use tenure::{Release, Renew, Renewal};
 
 /// How often a lost race is looked at again before the answer is unknown.
 const ROUNDS: u32 = 16;
-
-/// Leader reads of one listing under way at once.
-const READS_AT_ONCE: usize = 64;
 
 /// What a fleet's leases are opened with.
 #[derive(Clone, Debug)]
@@ -308,7 +304,7 @@ impl<B: Bucket> Inner<B> {
             let version = bucket.get(resource.key()).await?;
             self.judge(resource, version, None).await
         } else {
-            let (version, clock) = futures_util::future::try_join(bucket.get(resource.key()), bucket.clock()).await?;
+            let (version, clock) = try_join(bucket.get(resource.key()), bucket.clock()).await?;
             self.judge(resource, version, Some(clock)).await
         }
     }
@@ -337,33 +333,67 @@ impl<B: Bucket> Inner<B> {
     /// Every live record of a class, claims in flight included, in the order of their keys.
     ///
     /// A listing that the leader certifies names every key that was live, but the value may be an older one, from a member
-    /// that is behind. So a record that says the resource is free, or only about to be held, is not left out on that word: the
-    /// leader is asked. A value that a quorum proved is not from before the listing.
+    /// that is behind. So a record that says the resource is free, or only about to be held, is not left out on that word: all
+    /// such are looked at again, in copies that are as late as the listing. A value that a quorum proved is not from before
+    /// the listing.
     async fn list(&self, class: &Class, certified: &Certified) -> Result<Vec<Listed>, Unknown> {
-        let bucket = if ends_by_age(class.as_str()) { &self.leases } else { &self.duties };
+        let by_age = ends_by_age(class.as_str());
+        let (bucket, filter) = (if by_age { &self.leases } else { &self.duties }, class.filter());
         let by = self.env.now() + LIST_WITHIN;
-        let listing = bucket.list(&class.filter(), certified, by).await;
-        let listing = listing.map_err(|u| u.during("list", class.as_str()))?;
-        let clock = Some(listing.clock);
-        // A key that names no resource was written by nobody that speaks of leases.
-        let entries =
-            listing.entries.into_iter().filter_map(|(key, version)| Some((Resource::from_key(&key).ok()?, version)));
-        let judged = stream::iter(entries).map(async |(resource, version)| {
-            let found = async {
-                let found = self.judge(&resource, Some(version), clock).await?;
-                if found.as_ref().is_some_and(Found::is_tenure) || matches!(certified, Certified::Quorum(_)) {
-                    return Ok(found);
-                }
-                let version = bucket.read(resource.key(), by).await?;
-                self.judge(&resource, version, clock).await
-            };
-            // The record that keeps a listing from its answer is the one that an operator has to look at.
-            let found = found.await.map_err(|u: Unknown| u.during("list", resource.name()))?;
-            let found = found.filter(|found| found.live);
-            Ok(found.map(|found| Listed { expiry: self.expiry(&resource), resource, found }))
-        });
-        let live: Result<Vec<Option<Listed>>, Unknown> = judged.buffered(READS_AT_ONCE).try_collect().await;
-        Ok(live?.into_iter().flatten().collect())
+        let told = |unknown: Unknown| unknown.during("list", class.as_str());
+        let listing = async { bucket.list(&filter, certified, by).await.map_err(told) };
+        let (listing, clock) = match certified {
+            Certified::Leader => {
+                let listing = listing.await?;
+                let clock = Some(listing.clock);
+                (listing, clock)
+            }
+            // The barrier's instant is past, and a deadline is judged by what the clock tells now. Few records that end by
+            // their bucket's age need one.
+            Certified::Quorum(_) if by_age => (listing.await?, None),
+            Certified::Quorum(_) => {
+                let clock = async { bucket.clock().await.map_err(told) };
+                let (listing, clock) = try_join(listing, clock).await?;
+                (listing, Some(clock))
+            }
+        };
+        let (mut live, mut doubtful) = (Vec::with_capacity(listing.entries.len()), Vec::new());
+        for (key, version) in listing.entries {
+            // A key that names no resource was written by nobody that speaks of leases.
+            let Some(resource) = Resource::from_key(&key).ok() else { continue };
+            let found = self.judged(&resource, Some(version), clock).await?;
+            match certified {
+                Certified::Leader if !found.as_ref().is_some_and(Found::is_tenure) => doubtful.push(key),
+                _ => live.extend(self.listed(resource, found)),
+            }
+        }
+        if !doubtful.is_empty() {
+            for (key, version) in bucket.since(&filter, &doubtful, listing.last_seq, by).await.map_err(told)? {
+                let Some(resource) = Resource::from_key(&key).ok() else { continue };
+                let found = self.judged(&resource, Some(version), clock).await?;
+                live.extend(self.listed(resource, found));
+            }
+            live.sort_unstable_by(|a, b| a.resource.key().cmp(b.resource.key()));
+        }
+        Ok(live)
+    }
+
+    /// A record that cannot be read keeps a listing from its answer, and is what an operator has to look at.
+    async fn judged(
+        &self,
+        resource: &Resource,
+        version: Option<Version>,
+        clock: Option<Timestamp>,
+    ) -> Result<Option<Found>, Unknown> {
+        self.judge(resource, version, clock).await.map_err(|unknown| match unknown.cause {
+            Cause::Undecodable(_) => unknown.during("list", resource.name()),
+            _ => unknown.during("list", resource.class()),
+        })
+    }
+
+    fn listed(&self, resource: Resource, found: Option<Found>) -> Option<Listed> {
+        let found = found.filter(|found| found.live)?;
+        Some(Listed { expiry: self.expiry(&resource), resource, found })
     }
 
     /// Waits before round `round` of a contended loop: jittered, 1 ms doubling to 32 ms.

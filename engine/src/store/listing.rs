@@ -12,6 +12,7 @@
 //!
 //! The decisions are [`coordproto::listing`]'s; here is what asks the questions.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +20,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Collected, Index, Version, live, prove};
+use coordproto::listing::{Collected, Finished, Index, Version, live, prove};
 use futures_util::future::try_join;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 
-use super::{Barrier, Bucket, Certified, Copy, Expect, Listing, Pass, Put, Values, Write};
+use super::{Barrier, Bucket, Certified, Copy, Expect, Held, Listing, Pass, Put, Values, Write};
 use crate::env::Mono;
 
 /// How long a listing may take whose caller has no deadline of its own.
@@ -51,11 +52,11 @@ const COPIES_AT_ONCE: usize = 4;
 /// A request ends at its deadline to within a few milliseconds, and tells more than that it is late.
 const LAST_WORD: Duration = Duration::from_millis(20);
 
+/// How often keys are looked for that the index goes on naming and no copy holds.
+const ROUNDS: u32 = 4;
+
 /// How long a barrier's write waits for its acknowledgement before it is written again.
 const BARRIER_WITHIN: Duration = Duration::from_millis(500);
-
-/// How often an answer in doubt is asked for: once more, and then it is unknown.
-const TRIES: u32 = 2;
 
 /// A member that is behind is milliseconds behind, or seconds when it has just been started or thawed.
 const CATCH_UP: Duration = Duration::from_millis(2);
@@ -75,7 +76,8 @@ pub(super) async fn list<B: Bucket>(
         match certified {
             Certified::Leader => {
                 let (index, collected) = survey(bucket, filter, by).await?;
-                certify(bucket, filter, &index, collected, by).await
+                let entries = certify(bucket, filter, &index, collected, by).await?.live;
+                Ok(Listing { entries, clock: index.clock, last_seq: index.last_seq })
             }
             Certified::Quorum(barrier) => quorum(bucket, filter, barrier, by).await,
         }
@@ -223,50 +225,80 @@ pub(super) async fn end<B: Bucket>(bucket: &B, pass: B::Pass, by: Mono) {
     }
 }
 
-/// Settles with the leader, key by key, what the index names and was not delivered live.
+/// Settles what the index names and was not delivered live: with the leader, key by key, and where the leader's answer is that
+/// a key is gone, with a copy that is as late as the index. A leader that was cut off or frozen goes on saying what was.
 pub(super) async fn certify<B: Bucket>(
     bucket: &B,
     filter: &Filter,
     index: &Index,
     mut collected: Collected,
     by: Mono,
-) -> Result<Listing, Unknown> {
-    let mut doubtful = collected.to_read(index);
-    for _ in 0..TRIES {
-        let answers: Vec<(Key, Option<Version>)> = stream::iter(doubtful)
-            .map(async |key| {
-                let version = bucket.read(&key, by).await?;
-                Ok::<_, Unknown>((key, version))
-            })
-            .buffer_unordered(READS_AT_ONCE)
-            .try_collect()
-            .await?;
-        let mut vanished = Vec::new();
-        for (key, version) in answers {
-            if version.is_none() {
-                vanished.push(key.clone());
-            }
-            collected.settle(key, version).map_err(doubt)?;
+) -> Result<Finished, Unknown> {
+    let answers: Vec<(Key, Option<Version>)> = stream::iter(collected.to_read(index))
+        .map(async |key| {
+            let version = bucket.read(&key, by).await?;
+            Ok::<_, Unknown>((key, version))
+        })
+        .buffer_unordered(READS_AT_ONCE)
+        .try_collect()
+        .await?;
+    let mut gone = Vec::new();
+    for (key, version) in answers {
+        if !collected.settle(&key, version, index).map_err(doubt)? {
+            gone.push(key);
         }
-        if vanished.is_empty() {
-            return Ok(Listing { entries: collected.finish(index), clock: index.clock });
+    }
+    if !gone.is_empty() {
+        let (held, seq) = stand_since(bucket, filter, &gone, index.last_seq, by).await?;
+        let mut held: HashMap<Key, Version> = held.into_iter().collect();
+        for key in gone {
+            let version = held.remove(&key);
+            collected.prove(key, version, seq);
         }
-        // The leader named them and then had nothing under them: they have gone since, or it was not the leader who said so.
-        // An error carries no sequence by which to tell; an index does.
-        let again = bucket.index(filter, by).await?;
-        again.covers(index.last_seq).map_err(doubt)?;
-        doubtful = again.named_of(vanished);
-        if doubtful.is_empty() {
-            return Ok(Listing { entries: collected.finish(index), clock: index.clock });
+    }
+    Ok(collected.finish(index))
+}
+
+pub(super) async fn since<B: Bucket>(
+    bucket: &B,
+    filter: &Filter,
+    keys: &[Key],
+    seq: u64,
+    by: Mono,
+) -> Result<Vec<(Key, Version)>, Unknown> {
+    let held = stand_since(bucket, filter, keys, seq, by).await.map(|(held, _)| held);
+    held.map_err(|unknown| unknown.during("list", about(bucket, filter)))
+}
+
+/// What stands under `keys`, and the sequence up to which that is known.
+async fn stand_since<B: Bucket>(
+    bucket: &B,
+    filter: &Filter,
+    keys: &[Key],
+    seq: u64,
+    by: Mono,
+) -> Result<(Vec<(Key, Version)>, u64), Unknown> {
+    let names: Vec<&str> = keys.iter().map(Key::as_str).collect();
+    for _ in 0..ROUNDS {
+        let held = copies(bucket, &names, Proof::Sequence(seq), by).await?;
+        if let Some(known) = held.last_seq {
+            return Ok((held.entries, known));
+        }
+        // A copy that holds none of them does not say how far its member had come. An index does.
+        let index = bucket.index(filter, by).await?;
+        index.covers(seq).map_err(doubt)?;
+        if index.named_of(keys.to_vec()).is_empty() {
+            return Ok((held.entries, index.last_seq));
         }
     }
     Err(doubt(Cause::Garbage("keys that are named and not found".into())))
 }
 
-/// What some members hold of the keys of an index, not proved by anything.
+/// What some members hold of the keys of an index, none of it from before the index.
 async fn copy<B: Bucket>(bucket: &B, index: &Index, by: Mono) -> Result<Collected, Unknown> {
+    let names: Vec<&str> = index.names().collect();
     let mut collected = Collected::default();
-    for (key, version) in copies(bucket, index, None, by).await? {
+    for (key, version) in copies(bucket, &names, Proof::Sequence(index.last_seq), by).await?.entries {
         collected.take(key, version);
     }
     Ok(collected)
@@ -275,43 +307,63 @@ async fn copy<B: Bucket>(bucket: &B, index: &Index, by: Mono) -> Result<Collecte
 /// A listing that a barrier proves.
 async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: Mono) -> Result<Listing, Unknown> {
     if *barrier.bucket != *bucket.name() {
-        let told = format!("a barrier of {}, which proves nothing here", barrier.bucket);
-        return Err(doubt(Cause::Garbage(told.into())));
+        // It proves nothing here, and its caller pays for one that does.
+        let own = self::barrier(bucket, by).await?;
+        return Box::pin(quorum(bucket, filter, &own, by)).await;
     }
     let mut names = vec![filter.as_str()];
     if !filter.selects(barrier.key.as_str()) {
         names.push(barrier.key.as_str());
     }
-    match held(bucket, &names, Some(barrier), by).await? {
-        Copy::Whole(copy) => {
-            let clock = prove(&copy, &barrier.key, barrier.revision).map_err(doubt)?;
-            Ok(Listing { entries: live(copy, filter), clock })
+    let (held, clock) = match held(bucket, &names, Proof::Barrier(barrier), by).await? {
+        Copy::Whole(held) => {
+            let clock = prove(&held.entries, &barrier.key, barrier.revision).map_err(doubt)?;
+            (held, clock)
         }
         Copy::TooMuch => {
-            let index = index_since(bucket, filter, barrier, by).await?;
-            let copy = copies(bucket, &index, Some(barrier), by).await?;
-            Ok(Listing { entries: live(copy, filter), clock: index.clock })
+            let index = index_since(bucket, filter, barrier.revision, by).await?;
+            let names: Vec<&str> = index.names().collect();
+            (copies(bucket, &names, Proof::Barrier(barrier), by).await?, index.clock)
         }
-    }
+    };
+    Ok(Listing { entries: live(held.entries, filter), clock, last_seq: barrier.revision })
 }
 
-/// The leader's index from the barrier or later.
-async fn index_since<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: Mono) -> Result<Index, Unknown> {
-    let mut stale = None;
-    for _ in 0..TRIES {
-        let index = bucket.index(filter, by).await?;
-        match index.covers(barrier.revision) {
-            Ok(()) => return Ok(index),
-            Err(cause) => stale = Some(cause),
-        }
+/// The leader's index from `revision` or later.
+async fn index_since<B: Bucket>(bucket: &B, filter: &Filter, revision: u64, by: Mono) -> Result<Index, Unknown> {
+    let mut index = bucket.index(filter, by).await?;
+    if let Err(Cause::Stale { .. }) = index.covers(revision) {
+        // Whoever answered is behind. Once more, when it may have caught up, or another leads.
         bucket.env().sleep(CATCH_UP + bucket.env().jitter(CATCH_UP)).await;
+        index = bucket.index(filter, by).await?;
     }
-    Err(doubt(stale.unwrap_or(Cause::Timeout)))
+    index.covers(revision).map_err(doubt)?;
+    Ok(index)
 }
 
-/// What a member holds of `names`, proved by the barrier if there is one; one that is behind it is not believed, and another
-/// is asked.
-async fn held<B: Bucket>(bucket: &B, names: &[&str], barrier: Option<&Barrier>, by: Mono) -> Result<Copy, Unknown> {
+/// What makes a copy late enough to be believed.
+#[derive(Clone, Copy)]
+enum Proof<'a> {
+    /// The barrier is in it, at its revision or later.
+    Barrier(&'a Barrier),
+    /// Its member had come to this sequence.
+    Sequence(u64),
+}
+
+impl Proof<'_> {
+    /// Whether `held` is late enough. One that holds nothing does not say how late it is, and whoever asks for a sequence has to
+    /// ask elsewhere.
+    fn of(self, held: &Held) -> Result<(), Cause> {
+        match (self, held.last_seq) {
+            (Proof::Barrier(barrier), _) => prove(&held.entries, &barrier.key, barrier.revision).map(drop),
+            (Proof::Sequence(known), Some(answered)) if answered < known => Err(Cause::Stale { answered, known }),
+            (Proof::Sequence(_), _) => Ok(()),
+        }
+    }
+}
+
+/// What a member that is not behind holds of `names`.
+async fn held<B: Bucket>(bucket: &B, names: &[&str], proof: Proof<'_>, by: Mono) -> Result<Copy, Unknown> {
     let mut stale = None;
     for try_ in 0..COPY_TRIES {
         if try_ > 0 {
@@ -319,41 +371,38 @@ async fn held<B: Bucket>(bucket: &B, names: &[&str], barrier: Option<&Barrier>, 
             bucket.env().sleep(wait + bucket.env().jitter(wait)).await;
         }
         let answer = bucket.copy(names, by).await?;
-        let (Copy::Whole(copy), Some(barrier)) = (&answer, barrier) else { return Ok(answer) };
-        match prove(copy, &barrier.key, barrier.revision) {
-            Ok(_) => return Ok(answer),
+        let Copy::Whole(held) = &answer else { return Ok(answer) };
+        match proof.of(held) {
+            Ok(()) => return Ok(answer),
             Err(cause) => stale = Some(cause),
         }
     }
     Err(doubt(stale.unwrap_or(Cause::Timeout)))
 }
 
-/// What members hold of an index's keys, in as many copies as it takes, each with the barrier in it if there is one.
-async fn copies<B: Bucket>(
-    bucket: &B,
-    index: &Index,
-    barrier: Option<&Barrier>,
-    by: Mono,
-) -> Result<Vec<(Key, Version)>, Unknown> {
-    let names: Vec<&str> = index.names().collect();
-    let chunks: Vec<_> = names.chunks(COPY_KEYS).map(|chunk| chunk_of(bucket, chunk, barrier, by)).collect();
-    let all: Vec<Vec<(Key, Version)>> = stream::iter(chunks).buffer_unordered(COPIES_AT_ONCE).try_collect().await?;
-    Ok(all.into_iter().flatten().collect())
+/// What members that are not behind hold of `names`, in as many copies as it takes. It is as late as the earliest of them, if
+/// every one says how late it is.
+async fn copies<B: Bucket>(bucket: &B, names: &[&str], proof: Proof<'_>, by: Mono) -> Result<Held, Unknown> {
+    let chunks: Vec<_> = names.chunks(COPY_KEYS).map(|chunk| chunk_of(bucket, chunk, proof, by)).collect();
+    let chunks: Vec<Vec<Held>> = stream::iter(chunks).buffer_unordered(COPIES_AT_ONCE).try_collect().await?;
+    let (mut entries, mut last_seq) = (Vec::with_capacity(names.len()), Some(u64::MAX));
+    for held in chunks.into_iter().flatten() {
+        entries.extend(held.entries);
+        last_seq = last_seq.zip(held.last_seq).map(|(a, b)| a.min(b));
+    }
+    Ok(Held { entries, last_seq })
 }
 
 /// What members hold of as many keys as one answer carries, unless their values are large.
-async fn chunk_of<B: Bucket>(
-    bucket: &B,
-    chunk: &[&str],
-    barrier: Option<&Barrier>,
-    by: Mono,
-) -> Result<Vec<(Key, Version)>, Unknown> {
-    let (mut parts, mut all) = (vec![chunk], Vec::with_capacity(chunk.len() + 1));
+async fn chunk_of<B: Bucket>(bucket: &B, chunk: &[&str], proof: Proof<'_>, by: Mono) -> Result<Vec<Held>, Unknown> {
+    let (mut parts, mut all) = (vec![chunk], Vec::new());
     while let Some(part) = parts.pop() {
         let mut names = part.to_vec();
-        names.extend(barrier.map(|barrier| barrier.key.as_str()));
-        match held(bucket, &names, barrier, by).await? {
-            Copy::Whole(copy) => all.extend(copy),
+        if let Proof::Barrier(barrier) = proof {
+            names.push(barrier.key.as_str());
+        }
+        match held(bucket, &names, proof, by).await? {
+            Copy::Whole(held) => all.push(held),
             Copy::TooMuch if part.len() > 1 => {
                 let (one, other) = part.split_at(part.len() / 2);
                 parts.extend([one, other]);

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write, check_value,
+    Bucket, BucketSpec, Copy, Delivery, Expect, Held, OpenError, Pass, Put, Race, Store, Values, Write, check_value,
 };
 use crate::env::{Env, Mono};
 
@@ -210,11 +210,12 @@ impl Bucket for MemoryBucket {
 
     async fn copy(&self, names: &[&str], _by: Mono) -> Result<Copy, Unknown> {
         let named = |key: &Key| names.iter().any(|name| *name == key.as_str() || wildcard(name, key));
-        let held = self.with(|state, _| {
+        Ok(self.with(|state, _| {
             let held = state.records.iter().filter(|(key, _)| named(key));
-            held.map(|(key, version)| (key.clone(), version.clone())).collect::<Vec<_>>()
-        });
-        Ok(if held.len() > COPY_KEYS { Copy::TooMuch } else { Copy::Whole(held) })
+            let entries: Vec<_> = held.map(|(key, version)| (key.clone(), version.clone())).collect();
+            let last_seq = (!entries.is_empty()).then(|| *state.last.borrow());
+            if entries.len() > COPY_KEYS { Copy::TooMuch } else { Copy::Whole(Held { entries, last_seq }) }
+        }))
     }
 
     async fn clock(&self) -> Result<Timestamp, Unknown> {

@@ -87,13 +87,17 @@ pub struct Listing {
     pub entries: Vec<(Key, Version)>,
     /// The broker's clock at an instant inside the listing.
     pub clock: Timestamp,
+    /// How far the stream had come at an instant inside the listing. No live key that stood then is missing.
+    pub last_seq: u64,
 }
 
 /// What certifies a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certified {
     /// The stream leader's index. The listing begins when it is asked for. A value may be an older one, from a member that is
-    /// behind; and a leader cut off from its cluster goes on answering from its own copy for 10 to 20 s.
+    /// behind. And whoever takes itself for the leader is believed: one that was cut off from its cluster goes on answering
+    /// from its own copy for 10 to 20 s, and one that was frozen for the milliseconds until it hears of its successor, unless
+    /// this connection knows of something later.
     Leader,
     /// A write that a quorum acknowledged: the listing begins when that write was *sent*, and no key and no value in it is
     /// from before the write was stored. A member that is behind or cut off proves nothing and is not believed.
@@ -120,10 +124,19 @@ pub struct Barrier {
 /// What a batched direct get answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copy {
-    /// What one member of the cluster holds of the names asked for, removal markers included, all at one instant.
-    Whole(Vec<(Key, Version)>),
+    /// All of it.
+    Whole(Held),
     /// More than one answer carries. Ask for fewer.
     TooMuch,
+}
+
+/// What one member of the cluster holds of the names asked for, removal markers included, all at one instant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Each key once.
+    pub entries: Vec<(Key, Version)>,
+    /// How far that member had come; `None` when it holds nothing of what was asked, as that answer does not say.
+    pub last_seq: Option<u64>,
 }
 
 /// One record that a pass delivered.
@@ -222,6 +235,19 @@ pub trait Bucket: Clone + Send + Sync + 'static {
         by: Mono,
     ) -> impl Future<Output = Result<Listing, Unknown>> + Send {
         listing::list(self, filter, certified, by)
+    }
+
+    /// What stands under `keys`, which `filter` selects, at an instant after the stream had come to `seq`, removal markers
+    /// included: for whoever would leave a key of a listing out for what its value says. A key without a version is left out.
+    /// One request for a thousand of them, answered by any member that is not behind.
+    fn since(
+        &self,
+        filter: &Filter,
+        keys: &[Key],
+        seq: u64,
+        by: Mono,
+    ) -> impl Future<Output = Result<Vec<(Key, Version)>, Unknown>> + Send {
+        listing::since(self, filter, keys, seq, by)
     }
 
     /// A listing certified by the leader, and the changes after it, from the same pass.

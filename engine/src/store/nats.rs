@@ -15,7 +15,7 @@ use coordproto::listing::{Index, Version, is_whole};
 use jiff::Timestamp;
 
 use super::{
-    Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write, check_value,
+    Bucket, BucketSpec, Copy, Delivery, Expect, Held, OpenError, Pass, Put, Race, Store, Values, Write, check_value,
 };
 use crate::env::{Env, Mono};
 use crate::jetstream::{self, Jetstream, Many, Tombstone};
@@ -243,7 +243,7 @@ impl Bucket for NatsBucket {
                     let value = record.marker.is_none().then_some(record.value);
                     Some((key, Version { revision: record.revision, written: record.time, value }))
                 });
-                Ok(Copy::Whole(held.collect()))
+                Ok(Copy::Whole(Held { entries: held.collect(), last_seq: snapshot.last_seq }))
             }
         }
     }

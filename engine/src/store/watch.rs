@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coordproto::answer::{Cause, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Version, is_news};
+use coordproto::listing::{Finished, Version, is_news};
 use futures_util::future::try_join;
 use tokio::sync::watch;
 
@@ -34,7 +34,8 @@ pub struct Changes<P> {
     pass: P,
     env: Env,
     about: String,
-    /// The listing's revisions: the pass may still have to deliver what was read from the leader.
+    /// The revisions that the listing tells of, of keys that are gone too: the pass may still have to deliver what was read
+    /// elsewhere, and a replica that is behind what came before it.
     known: HashMap<Key, u64>,
     /// How far the stream had come when its leader named the keys.
     index_seq: u64,
@@ -79,8 +80,10 @@ pub(super) async fn watch<B: Bucket>(
         };
         let passed = collect(bucket, filter, Values::With, named.subscribe(), &open, by);
         let (index, (collected, pass)) = try_join(index, passed).await?;
-        let listing = certify(bucket, filter, &index, collected, by).await?;
-        let known = listing.entries.iter().map(|(key, version)| (key.clone(), version.revision)).collect();
+        let Finished { live, gone } = certify(bucket, filter, &index, collected, by).await?;
+        let mut known: HashMap<Key, u64> = gone.into_iter().collect();
+        known.extend(live.iter().map(|(key, version)| (key.clone(), version.revision)));
+        let listing = Listing { entries: live, clock: index.clock, last_seq: index.last_seq };
         let (env, about) = (bucket.env().clone(), about(bucket, filter));
         Ok(Watch { listing, changes: Changes { pass, env, about, known, index_seq: index.last_seq, told: 0 } })
     });

@@ -350,7 +350,7 @@ impl<B: Bucket> Bucket for Lying<B> {
         let copy = self.below.copy(names, by).await?;
         Ok(match copy {
             Copy::Whole(mut held) if matches!(self.lie, Lie::HiddenNode | Lie::HiddenSeat) => {
-                held.retain(|(key, _)| !self.lies_about(key));
+                held.entries.retain(|(key, _)| !self.lies_about(key));
                 Copy::Whole(held)
             }
             other => other,

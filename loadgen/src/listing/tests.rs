@@ -229,9 +229,12 @@ impl<B: Bucket> Bucket for Lying<B> {
     async fn copy(&self, names: &[&str], by: Mono) -> Result<Copy, Unknown> {
         let copy = self.below.copy(names, by).await?;
         let Copy::Whole(mut held) = copy else { return Ok(copy) };
-        held.retain(|(key, _)| !self.hides(key));
+        held.entries.retain(|(key, _)| !self.hides(key));
         if self.lie == Lie::Old {
-            held.iter_mut().filter(|(key, _)| key.as_str().contains(".k")).for_each(|(_, held)| held.revision = 1);
+            held.entries
+                .iter_mut()
+                .filter(|(key, _)| key.as_str().contains(".k"))
+                .for_each(|(_, held)| held.revision = 1);
         }
         Ok(Copy::Whole(held))
     }

@@ -172,6 +172,26 @@ pub async fn a_stale_read_is_unknown_and_never_lost<S: Store>(t: Fixture<S>) {
     assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Extended);
 }
 
+/// Nor does one whose second look at a record is from the past too, or from before it.
+pub async fn a_second_look_from_the_past_leaves_nobody_out<S: Store>(t: Fixture<S>) {
+    let (faulty, leases, direct) = pair(&t, |_| Fault::None).await;
+    let former = held(&direct, &terms(&direct, "node:a", "n1:1")).await;
+    assert_eq!(direct.release(&former).await.unwrap(), Release::Released);
+    leases.get(&resource("node:a")).await.unwrap();
+    let holder = held(&direct, &terms(&direct, "node:a", "n2:1")).await;
+    leases.get(&resource("node:a")).await.unwrap();
+    for second in [Fault::Stale, Fault::Before] {
+        faulty.choose(move |call| match call.verb {
+            Verb::Pass => Fault::Stale,
+            Verb::Read => second,
+            _ => Fault::None,
+        });
+        let listed = leases.list(&class("node"), &Certified::Leader).await.unwrap();
+        let listed: Vec<_> = listed.iter().map(|view| (view.owner.as_str(), view.epoch)).collect();
+        assert_eq!(listed, [("n2:1", holder.epoch())], "{second:?}");
+    }
+}
+
 /// A listing whose values are from the past leaves out nobody who holds a lease.
 pub async fn a_listing_from_the_past_leaves_nobody_out<S: Store>(t: Fixture<S>) {
     let (faulty, leases, direct) = pair(&t, |_| Fault::None).await;

@@ -8,6 +8,7 @@
 //! - [`record`]: what stands under a key.
 //! - [`lease`]: whether a lease is held, whose it is, and what a claim does next.
 //! - [`listing`]: what has to be read again before a listing may be called complete.
+//! - [`window`]: the calendar windows of a token budget, cut on a company's clock.
 //! - [`api`]: JetStream's requests and answers, and the one table from error codes to the three answers.
 //!
 //! Everything takes the time, the record and the reply as arguments, so a decision is tested by calling it.
@@ -19,3 +20,4 @@ pub mod lease;
 pub mod listing;
 pub mod record;
 pub mod slot;
+pub mod window;

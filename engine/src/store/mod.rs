@@ -12,6 +12,7 @@ pub mod faulty;
 pub mod follow;
 pub mod listing;
 pub mod memory;
+pub mod modify;
 pub mod nats;
 pub mod replace;
 pub mod sweep;

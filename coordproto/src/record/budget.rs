@@ -3,7 +3,7 @@
 //!
 //! A JSON object; instants are UTC, RFC 3339; counters are integers, exact up to 2^64 − 1, and a number in any other form is
 //! refused. All three slots are always there: a record that lost one is unknown, never a window without spend. Which scope
-//! it is about is told by its key.
+//! it is about is told by its key, see [`Scope`].
 //!
 //! # How a write is recognised
 //! A write is a compare-and-set over the revision it was judged on, and its answer can be lost. A charge must be counted once
@@ -31,11 +31,15 @@
 //!
 //! A refusal made without a charge counts nothing and may land twice, so it leaves no entry.
 
+use std::fmt;
+use std::iter::once;
+
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Cause;
+use crate::answer::{BadArgument, Cause};
+use crate::key::Key;
 use crate::window::{ByPeriod, Label, Period};
 
 /// How long a write is remembered at least, on the clocks of the writers: many times as long as a charge may take with all
@@ -44,6 +48,57 @@ pub const REMEMBERED: SignedDuration = SignedDuration::from_mins(10);
 
 /// Of how many writers the last write is remembered. More than the nodes of a fleet.
 pub const WRITERS_MAX: usize = 128;
+
+/// The key of the company's record. No seat has it, since theirs begin with [`SEAT`].
+const ORG: &str = "org";
+
+/// What the key of a seat's record begins with, before it is escaped.
+const SEAT: &str = "seat:";
+
+/// Whose spend a record counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// The company's: every seat's together, and what no seat spends.
+    Org,
+    /// The seat's of this handle.
+    Seat(Box<str>),
+}
+
+impl Scope {
+    /// The key of its record: one segment.
+    ///
+    /// # Errors
+    /// A handle that no seat can have: empty, with an empty part between colons, or too long.
+    pub fn key(&self) -> Result<Key, BadArgument> {
+        match self {
+            Scope::Org => Key::from_segments("scope", ORG, once(ORG)),
+            Scope::Seat(handle) => {
+                // A seat's lease splits its name at the colons and takes no empty part.
+                Key::from_segments("seat", handle, handle.split(':'))?;
+                Key::from_segments("seat", handle, once(&*format!("{SEAT}{handle}")))
+            }
+        }
+    }
+
+    /// The scope whose record stands at `key`; none for a key that no scope has.
+    pub fn of(key: &Key) -> Option<Scope> {
+        let name = key.segments().next()?;
+        let scope = match name.strip_prefix(SEAT) {
+            Some(handle) => Scope::Seat(handle.into()),
+            None => Scope::Org,
+        };
+        scope.key().is_ok_and(|own| own == *key).then_some(scope)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scope::Org => f.write_str(ORG),
+            Scope::Seat(handle) => write!(f, "{SEAT}{handle}"),
+        }
+    }
+}
 
 /// A record of the `budgets` bucket: the spend of one scope, the company or a seat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

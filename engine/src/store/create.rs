@@ -84,7 +84,7 @@ pub(crate) async fn look<B: Bucket>(bucket: &B, key: &Key, race: Race, round: u3
 }
 
 /// Waits before round `round` of a contended loop: jittered, 1 ms doubling to 32 ms.
-async fn back_off(env: &Env, round: u32) {
+pub(crate) async fn back_off(env: &Env, round: u32) {
     let most = Duration::from_millis(1 << round.min(5));
     env.sleep(most / 2 + env.jitter(most)).await;
 }

@@ -189,3 +189,25 @@ proptest! {
         prop_assert!(landed.values().all(|times| *times == 1));
     }
 }
+
+#[test]
+fn a_scope_is_one_segment_and_comes_back_byte_for_byte() {
+    let seat = |handle: &str| Scope::Seat(handle.into());
+    for (scope, want) in [
+        (Scope::Org, "org"),
+        (seat("alpha"), "seat=3Aalpha"),
+        (seat("org"), "seat=3Aorg"),
+        (seat("A.B"), "seat=3AA=2EB"),
+        (seat("a:b"), "seat=3Aa=3Ab"),
+        (seat("é *"), "seat=3A=C3=A9=20=2A"),
+    ] {
+        let key = scope.key().unwrap();
+        assert_eq!((key.as_str(), Scope::of(&key)), (want, Some(scope)));
+    }
+    for handle in ["", ":", "a:", "a::b", &"a".repeat(5000)] {
+        assert_eq!(seat(handle).key().unwrap_err().what, "seat", "{handle}");
+    }
+    for raw in ["alpha", "org.a", "seat=3A", "seat=3Aa.b", "seat.a", "seat=3Aa=3A"] {
+        assert_eq!(Scope::of(&Key::parse(raw).unwrap()), None, "{raw}");
+    }
+}

@@ -306,7 +306,7 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// Enough of an overlong input to recognise it in an error.
-fn shortened(name: &str) -> String {
+pub(crate) fn shortened(name: &str) -> String {
     const SHOWN: usize = 64;
     match name.char_indices().nth(SHOWN) {
         None => name.to_owned(),

@@ -340,6 +340,23 @@ contract! {
         a_word_is_told_to_the_end_and_in_time
         the_past_shortens_no_cooldown
     }
+    budgets {
+        a_refused_charge_is_counted_on_both
+        what_has_no_ceiling_is_counted
+        the_refusal_that_ends_last_is_named
+        windows_roll_once_and_never_back
+        a_post_charge_is_never_refused
+        a_refusal_without_a_charge_counts_nothing
+        every_scope_is_listed_as_it_stands
+        bad_handles_are_charged_nothing
+        what_cannot_be_read_is_unknown_and_never_reset
+        many_nodes_charge_one_company_to_the_token
+        charges_that_wait_are_counted_together
+        a_seat_that_cannot_be_written_is_named_with_its_share
+        a_lost_answer_costs_no_charge
+        no_fault_counts_a_charge_twice
+        an_abandoned_charge_is_counted_on_both_or_on_neither
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -373,6 +390,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("deliveries", include_str!("../src/cases/deliveries.rs")),
         ("ledger", include_str!("../src/cases/ledger.rs")),
         ("cooldowns", include_str!("../src/cases/cooldowns.rs")),
+        ("budgets", include_str!("../src/cases/budgets.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -3,6 +3,7 @@
 //! Records grow by addition only. A field that this build does not know is ignored when it reads and takes part in no
 //! decision; a record that cannot be decoded is unknown, never absent.
 
+pub mod budget;
 pub mod channel;
 pub mod claim;
 pub mod config;

@@ -1,5 +1,6 @@
 //! The records that are no leases: a file for each family, over [`store`](crate::store).
 
+pub mod budgets;
 pub mod channels;
 pub mod claims;
 pub mod config;

@@ -1,5 +1,6 @@
 //! The cases, a file for each part of the contract.
 
+pub mod budgets;
 pub mod channels;
 pub mod claims;
 pub mod config;

@@ -29,13 +29,19 @@ const TOP: [&str; 16] = [
 const COLLAPSES: [&str; 4] = ["unwrap_or(false)", "unwrap_or(true)", ".is_ok()", ".ok()"];
 
 /// Where one of them stands all the same: the file, the line, and why no answer is lost by it.
-const ALLOWED: [(&str, &str, &str); 6] = [
+const ALLOWED: [(&str, &str, &str); 8] = [
     ("engine/src/lease/gate.rs", ".parse().ok()", "a number read from a key: a name that is none names no protocol"),
     ("engine/src/lease/mod.rs", "Resource::from_key(&key).ok()", "a key that names no resource is nobody's lease"),
     ("engine/src/store/nats.rs", "Key::parse(", "a key that does not decode is nobody's record"),
     ("coordproto/src/listing.rs", "Key::parse(", "the same"),
     ("engine/src/slots/cooldowns.rs", "CooldownRecord::decode(", "a row that cannot be read benches nobody, by rule"),
     ("engine/src/slots/secrets.rs", "secret::key(", "whether a name is one that a secret can have"),
+    (
+        "engine/src/slots/budgets.rs",
+        "heard.await.ok()",
+        "a task that ended unheard is unknown and in flight to its caller",
+    ),
+    ("engine/src/slots/budgets/landing.rs", "BudgetRecord::decode(", "a record that cannot be read proves nothing"),
 ];
 
 /// A file that one cannot read in a sitting is two files.
@@ -64,7 +70,8 @@ fn no_unknown_is_collapsed() {
             || path == "coordproto/src/listing.rs"
     };
     let mut used = [false; ALLOWED.len()];
-    for file in tree::files(&[".rs"]).into_iter().filter(|file| judged(&file.path)) {
+    let tested = |path: &str| path.ends_with("/tests.rs");
+    for file in tree::files(&[".rs"]).into_iter().filter(|file| judged(&file.path) && !tested(&file.path)) {
         let code = file.text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
         for (number, line) in code.lines().enumerate() {
             if !COLLAPSES.iter().any(|collapse| line.contains(collapse)) || line.trim_start().starts_with("//") {

@@ -164,6 +164,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same error; an unknown is told as the answer of the operation that stands on it.
+    #[must_use]
+    pub fn during(self, op: &'static str, resource: impl Into<Box<str>>) -> Error {
+        match self {
+            Error::Unknown(unknown) => Error::Unknown(unknown.during(op, resource)),
+            Error::BadArgument(error) => Error::BadArgument(error),
+        }
+    }
+}
+
+impl Error {
     /// The unknown, when that is what this is.
     pub fn unknown(&self) -> Option<&Unknown> {
         match self {

@@ -21,7 +21,7 @@ use coordproto::slot::CHANNELS;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use jiff::{SignedDuration, Timestamp};
 
-use super::named::{self, Row, Rows, during};
+use super::named::{self, Row, Rows};
 use crate::slots::Settings;
 use crate::store::create::{Created, create};
 use crate::store::modify::{Begin, Step, modify};
@@ -113,7 +113,7 @@ impl<S: Store> Channels<S> {
     /// still be opened; also for one that stands and cannot be read.
     pub async fn open(&self, id: &str, asker: &str, asked: &str, at: Timestamp) -> Result<Open, Error> {
         let (key, record) = (channel::key(id)?, ChannelRecord::open(asker, asked, at)?);
-        let created = create(&self.bucket, &key, record.encode()).await.map_err(|error| during(error, "open", id))?;
+        let created = create(&self.bucket, &key, record.encode()).await.map_err(|error| error.during("open", id))?;
         match created {
             Created::Stored(_) => Ok(Open::Opened(Channel { id: id.to_owned(), record })),
             Created::Exists { value, .. } => {

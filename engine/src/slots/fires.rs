@@ -13,7 +13,6 @@ use coordproto::slot::FIRES;
 use jiff::Timestamp;
 
 use crate::slots::Settings;
-use crate::slots::rows::during;
 use crate::store::create::{Created, create};
 use crate::store::{OpenError, Store};
 
@@ -70,7 +69,7 @@ impl<S: Store> Fires<S> {
     pub async fn claim_fire(&self, fire: &str, at: Timestamp) -> Result<Fire, Error> {
         let key = key(fire)?;
         let created = create(&self.bucket, &key, FireRecord { at }.encode()).await;
-        match created.map_err(|error| during(error, "claim_fire", &key))? {
+        match created.map_err(|error| error.during("claim_fire", key.as_str()))? {
             Created::Stored(_) => Ok(Fire::Claimed),
             Created::Exists { .. } => Ok(Fire::Taken),
         }

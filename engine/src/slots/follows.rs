@@ -11,7 +11,6 @@ use coordproto::record::follow::{Thread, value};
 use coordproto::slot::FOLLOWS;
 
 use crate::slots::Settings;
-use crate::slots::rows::during;
 use crate::store::modify::{Begin, Step, modify};
 use crate::store::replace::live;
 use crate::store::{Bucket, Expect, OpenError, Put, Store, Write};
@@ -59,7 +58,7 @@ impl<S: Store> Follows<S> {
     pub async fn follow(&self, thread: &Thread<'_>) -> Result<(), Error> {
         let key = thread.key()?;
         let put = self.bucket.put(&key, Write::Value(value()), Expect::Any).await;
-        match put.map_err(|error| during(error, "follow", &key))? {
+        match put.map_err(|error| error.during("follow", key.as_str()))? {
             Put::Stored(_) => Ok(()),
             Put::Lost(race) => unreachable!("a write that expects nothing loses no race: {race:?}"),
         }

@@ -10,7 +10,7 @@ use coordproto::key::Key;
 use coordproto::record::named as record;
 use coordproto::slot::INTEGRATIONS;
 
-use super::named::{self, during};
+use super::named;
 use crate::slots::Settings;
 use crate::store::remove::{erase, overwrite};
 use crate::store::{OpenError, Store};
@@ -70,7 +70,7 @@ impl<S: Store> Integrations<S> {
     /// still be written.
     pub async fn put(&self, surface: &str, record: Bytes) -> Result<(), Error> {
         let written = overwrite(&self.bucket, &key(surface)?, record).await;
-        written.map(drop).map_err(|error| during(error, "put", surface))
+        written.map(drop).map_err(|error| error.during("put", surface))
     }
 
     /// Forgets a surface.

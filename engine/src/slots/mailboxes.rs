@@ -17,7 +17,7 @@ use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::record::mailbox::{self, MailboxRecord};
 use coordproto::slot::MAILBOXES;
 
-use super::named::{self, during};
+use super::named;
 use crate::slots::Settings;
 use crate::store::create::{Created, create};
 use crate::store::remove::{Removed, remove};
@@ -121,7 +121,7 @@ impl<S: Store> Mailboxes<S> {
     /// be recorded; also for a record that stands and cannot be read.
     pub async fn create(&self, handle: &str, record: &MailboxRecord) -> Result<Create, Error> {
         let created = create(&self.bucket, &mailbox::key(handle)?, record.encode()).await;
-        Ok(match created.map_err(|error| during(error, "create", handle))? {
+        Ok(match created.map_err(|error| error.during("create", handle))? {
             Created::Stored(revision) => Create::Created(revision),
             Created::Exists { revision, value } => Create::Exists(read("create", handle, revision, &value)?),
         })
@@ -133,7 +133,7 @@ impl<S: Store> Mailboxes<S> {
     /// As [`Mailboxes::create`].
     pub async fn update(&self, handle: &str, record: &MailboxRecord, revision: u64) -> Result<Update, Error> {
         let updated = replace(&self.bucket, &mailbox::key(handle)?, Write::Value(record.encode()), revision).await;
-        Ok(match updated.map_err(|error| during(error, "update", handle))? {
+        Ok(match updated.map_err(|error| error.during("update", handle))? {
             Replaced::Stored(revision) => Update::Updated(revision),
             Replaced::Gone => Update::Gone,
             Replaced::Changed(stands) => match live(Some(stands)) {

@@ -1,7 +1,7 @@
 //! What the families have in common whose bucket is of one kind of record, each under its own name.
 
 use bytes::Bytes;
-use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::answer::{Cause, Unknown};
 use coordproto::key::{Filter, Key};
 use coordproto::record::named;
 use jiff::{SignedDuration, Timestamp};
@@ -54,12 +54,4 @@ pub(super) async fn list<B: Bucket>(bucket: &B, family: &'static str) -> Result<
     // Keys are in the order of their escapes, which is not that of what they stand for.
     rows.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(Rows { rows, clock: listing.clock })
-}
-
-/// The same error, told as the answer of the operation that stands on it.
-pub(super) fn during(error: Error, op: &'static str, name: &str) -> Error {
-    match error {
-        Error::Unknown(unknown) => Error::Unknown(unknown.during(op, name)),
-        Error::BadArgument(error) => Error::BadArgument(error),
-    }
 }

@@ -11,7 +11,7 @@ use coordproto::record::objects::{BackendRecord, CollectionRecord, collection};
 use coordproto::slot::OBJECTS;
 
 use crate::slots::Settings;
-use crate::slots::rows::{Create, Rows, during, good};
+use crate::slots::rows::{Create, Rows, good};
 use crate::store::{Bucket, Expect, OpenError, Put, Store, Write};
 
 /// The records about a company's files. Clones are handles to the same.
@@ -52,7 +52,7 @@ impl<S: Store> Objects<S> {
     pub async fn record_collection(&self, pass: &CollectionRecord) -> Result<(), Error> {
         let key = good(pass)?;
         let put = self.collections.bucket().put(&key, Write::Value(pass.encode()), Expect::Any).await;
-        match put.map_err(|error| during(error, "record_collection", &key))? {
+        match put.map_err(|error| error.during("record_collection", key.as_str()))? {
             Put::Stored(_) => Ok(()),
             Put::Lost(race) => unreachable!("a write that expects nothing loses no race: {race:?}"),
         }

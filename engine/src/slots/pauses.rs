@@ -87,10 +87,8 @@ impl<S: Store> SeatPauses<S> {
     /// may still come; also for a pause that stands and cannot be read.
     pub async fn pause(&self, handle: &str, record: &SeatPauseRecord) -> Result<Pause, Error> {
         let key = seat_pause::key(handle)?;
-        let created = create(&self.bucket, &key, record.encode()).await.map_err(|error| match error {
-            Error::Unknown(unknown) => Error::Unknown(unknown.during("pause", handle)),
-            Error::BadArgument(error) => Error::BadArgument(error),
-        })?;
+        let created =
+            create(&self.bucket, &key, record.encode()).await.map_err(|error| error.during("pause", handle))?;
         match created {
             Created::Stored(revision) => Ok(Pause::Paused(revision)),
             Created::Exists { revision, value } => {

@@ -12,6 +12,7 @@ use coordproto::record::keyed::Keyed;
 
 use crate::store::create::{Created, create};
 use crate::store::listing::LIST_WITHIN;
+use crate::store::remove::{Removed, remove};
 use crate::store::replace::{Replaced, live, replace};
 use crate::store::{Bucket, Certified, Write};
 
@@ -90,7 +91,7 @@ impl<B: Bucket, R: Keyed> Rows<B, R> {
     /// Stores a record where none stands.
     pub(crate) async fn create(&self, op: &'static str, record: &R) -> Result<Create<R>, Error> {
         let key = good(record)?;
-        match create(&self.bucket, &key, record.encode()).await.map_err(|error| during(error, op, &key))? {
+        match create(&self.bucket, &key, record.encode()).await.map_err(|error| error.during(op, key.as_str()))? {
             Created::Stored(revision) => Ok(Create::Created(revision)),
             Created::Exists { revision, value } => Ok(Create::Exists(read(op, &key, revision, &value)?)),
         }
@@ -111,7 +112,7 @@ impl<B: Bucket, R: Keyed> Rows<B, R> {
     pub(crate) async fn change(&self, op: &'static str, record: &R, revision: u64) -> Result<Change<R>, Error> {
         let key = good(record)?;
         let write = Write::Value(record.encode());
-        match replace(&self.bucket, &key, write, revision).await.map_err(|error| during(error, op, &key))? {
+        match replace(&self.bucket, &key, write, revision).await.map_err(|error| error.during(op, key.as_str()))? {
             Replaced::Stored(revision) => Ok(Change::Stored(revision)),
             Replaced::Gone => Ok(Change::Gone),
             Replaced::Changed(version) => Ok(match live(Some(version)) {
@@ -122,30 +123,13 @@ impl<B: Bucket, R: Keyed> Rows<B, R> {
     }
 
     /// Removes the row of this revision, and no other.
-    ///
-    /// A purge alone does not decide it: in a cluster, a change and a purge of one revision that race may both be told that
-    /// they were done, since the expectation of a write is not judged against a purge that is under way. A marker is a write
-    /// like any other, and of those only one meets its expectation. It is purged once it has decided; should that fail, the
-    /// sweep of markers takes it.
     pub(crate) async fn remove(&self, op: &'static str, key: &Key, revision: u64) -> Result<Remove<R>, Unknown> {
-        let told = match replace(&self.bucket, key, Write::Removal, revision).await {
-            Ok(told) => told,
-            Err(Error::Unknown(unknown)) => return Err(unknown.during(op, key.as_str())),
-            Err(Error::BadArgument(error)) => unreachable!("a marker is never too large: {error}"),
-        };
-        match told {
-            Replaced::Stored(marker) => {
-                if let Err(unknown) = self.bucket.purge(key, marker).await {
-                    tracing::debug!(%unknown, "marker_left_to_the_sweep");
-                }
-                Ok(Remove::Removed)
-            }
-            Replaced::Gone => Ok(Remove::Gone),
-            Replaced::Changed(version) => Ok(match live(Some(version)) {
-                Some((revision, value)) => Remove::Changed(read(op, key, revision, &value)?),
-                None => Remove::Gone,
-            }),
-        }
+        let told = remove(&self.bucket, key, revision).await.map_err(|unknown| unknown.during(op, key.as_str()))?;
+        Ok(match told {
+            Removed::Removed => Remove::Removed,
+            Removed::Changed(revision, value) => Remove::Changed(read(op, key, revision, &value)?),
+            Removed::Gone => Remove::Gone,
+        })
     }
 
     /// Every row of a filter, by key. One that was removed while the listing ran may be in it, and from a member that is
@@ -168,14 +152,6 @@ impl<B: Bucket, R: Keyed> Rows<B, R> {
 pub(crate) fn good<R: Keyed>(record: &R) -> Result<Key, Error> {
     record.check()?;
     Ok(record.key()?)
-}
-
-/// An error, told as the answer of the operation that stands on what failed.
-pub(crate) fn during(error: Error, op: &'static str, key: &Key) -> Error {
-    match error {
-        Error::Unknown(unknown) => unknown.during(op, key.as_str()).into(),
-        Error::BadArgument(error) => error.into(),
-    }
 }
 
 fn read<R: Keyed>(op: &'static str, key: &Key, revision: u64, value: &Bytes) -> Result<Row<R>, Unknown> {

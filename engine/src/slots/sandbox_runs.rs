@@ -14,7 +14,7 @@ use coordproto::key::Key;
 use coordproto::record::named as record;
 use coordproto::slot::SANDBOX_RUNS;
 
-use super::named::{self, during};
+use super::named;
 use crate::slots::Settings;
 use crate::store::create::{Created, create};
 use crate::store::remove::{Removed, remove};
@@ -112,7 +112,7 @@ impl<S: Store> SandboxRuns<S> {
     /// A turn id that is empty or too long or a record too large, before anything is sent. Unknown, which says whether it may
     /// still be recorded.
     pub async fn create(&self, turn: &str, record: Bytes) -> Result<Create, Error> {
-        let created = create(&self.bucket, &key(turn)?, record).await.map_err(|error| during(error, "create", turn))?;
+        let created = create(&self.bucket, &key(turn)?, record).await.map_err(|error| error.during("create", turn))?;
         Ok(match created {
             Created::Stored(version) => Create::Created(version),
             Created::Exists { revision, value } => Create::Exists(run(turn, revision, value)),
@@ -125,7 +125,7 @@ impl<S: Store> SandboxRuns<S> {
     /// As [`SandboxRuns::create`].
     pub async fn update(&self, turn: &str, record: Bytes, version: u64) -> Result<Update, Error> {
         let updated = replace(&self.bucket, &key(turn)?, Write::Value(record), version).await;
-        Ok(match updated.map_err(|error| during(error, "update", turn))? {
+        Ok(match updated.map_err(|error| error.during("update", turn))? {
             Replaced::Stored(version) => Update::Updated(version),
             Replaced::Gone => Update::Gone,
             Replaced::Changed(stands) => match live(Some(stands)) {

@@ -11,7 +11,7 @@ use coordproto::answer::{Error, Unknown};
 use coordproto::record::secret::{self, SecretRecord};
 use coordproto::slot::SECRETS;
 
-use super::named::{self, during};
+use super::named;
 use crate::slots::Settings;
 use crate::store::remove::{erase, overwrite};
 use crate::store::replace::live;
@@ -90,7 +90,7 @@ impl<S: Store> Secrets<S> {
     /// be set.
     pub async fn put(&self, name: &str, record: &SecretRecord) -> Result<(), Error> {
         let written = overwrite(&self.bucket, &secret::key(name)?, record.encode()).await;
-        written.map(drop).map_err(|error| during(error, "put", name))
+        written.map(drop).map_err(|error| error.during("put", name))
     }
 
     /// Deletes a secret, and says whether it was there.

@@ -152,7 +152,8 @@ impl Collected {
         self.in_order = false;
     }
 
-    fn arrange(&mut self) {
+    /// Puts what was delivered in order. Whatever needs it in order does so itself; this is for whoever has the time now.
+    pub fn arrange(&mut self) {
         if !self.in_order {
             let newest_first =
                 |(a, x): &(Key, Version), (b, y): &(Key, Version)| a.cmp(b).then_with(|| y.revision.cmp(&x.revision));

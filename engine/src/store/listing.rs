@@ -21,7 +21,7 @@ use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::{Filter, Key};
 use coordproto::listing::{Collected, Finished, Index, Version, live, prove};
-use futures_util::future::try_join;
+use futures_util::future::{join, try_join};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 
@@ -133,8 +133,9 @@ async fn survey<B: Bucket>(bucket: &B, filter: &Filter, by: Mono) -> Result<(Arc
         Ok(index)
     };
     let passed = async {
-        let (collected, pass) = collect(bucket, filter, Values::With, named.subscribe(), &open, by).await?;
-        end(bucket, pass, by).await;
+        let (mut collected, pass) = collect(bucket, filter, Values::With, named.subscribe(), &open, by).await?;
+        // Putting them in order costs nobody's time while the broker takes its consumer down.
+        join(end(bucket, pass, by), async { collected.arrange() }).await;
         Ok(collected)
     };
     let copied = async {
@@ -194,17 +195,25 @@ pub(super) async fn collect<B: Bucket, I>(
     open.send_replace(true);
     let mut collected = Collected::default();
     let mut pending = pass.to_deliver();
+    let mut index_answered = named.borrow().is_some();
     let mut heard = env.now();
     while pending > 0 {
-        let index_answered = named.borrow().is_some();
-        let delivery = tokio::select! {
-            biased;
-            delivery = pass.next(by) => delivery?,
-            () = env.sleep_until(heard + QUIET), if index_answered => break,
-            // The quiet is counted from the index's answer on. One that fails ends the listing, and this pass with it.
-            Ok(()) = named.changed(), if !index_answered => {
-                heard = env.now();
-                continue;
+        let delivery = if index_answered {
+            let quiet = heard + QUIET;
+            match pass.next(by.min(quiet)).await {
+                Err(unknown) if unknown.cause == Cause::Timeout && quiet < by && env.now() >= quiet => break,
+                delivery => delivery?,
+            }
+        } else {
+            tokio::select! {
+                biased;
+                // The quiet is counted from the index's answer on. One that fails ends the listing, and this pass with it.
+                Ok(()) = named.changed() => {
+                    index_answered = true;
+                    heard = env.now();
+                    continue;
+                }
+                delivery = pass.next(by) => delivery?,
             }
         };
         heard = env.now();

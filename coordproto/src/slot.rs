@@ -127,7 +127,8 @@ impl fmt::Display for Age {
 /// A whole number of the largest unit that one fits.
 pub fn spoken(age: Duration) -> String {
     let units = [(days(2), days(1), "days"), (hours(1), hours(1), "h"), (minutes(1), minutes(1), "min")];
-    let fits = units.into_iter().find(|(least, unit, _)| age >= *least && age.as_nanos() % unit.as_nanos() == 0);
+    let fits =
+        units.into_iter().find(|(least, unit, _)| age >= *least && age.as_nanos().is_multiple_of(unit.as_nanos()));
     match fits {
         Some((_, unit, name)) => format!("{} {name}", age.as_nanos() / unit.as_nanos()),
         None => format!("{} s", age.as_secs_f64()),

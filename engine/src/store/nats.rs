@@ -94,11 +94,10 @@ impl Nats {
     async fn make(&self, spec: &BucketSpec, until: Mono) -> Result<(), Unknown> {
         let late = |_| Unknown::settled("create stream", &*spec.name, Cause::Timeout);
         let turn = self.jetstream.env().within(until, self.making.acquire()).await.map_err(late)?;
+        let _turn = turn.expect("nobody closes it");
         let age = spec.age.unwrap_or_default();
         let config = StreamConfig::bucket(&spec.name, age, self.storage, usize::from(spec.replicas));
-        let made = self.jetstream.create_stream(&config, self.jetstream.deadline().min(until)).await;
-        drop(turn);
-        made.map(drop)
+        self.jetstream.create_stream(&config, self.jetstream.deadline().min(until)).await.map(drop)
     }
 
     /// Whether a write from here reaches the leader. A member answers for a stream that was just made before the others have

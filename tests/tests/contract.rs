@@ -126,6 +126,8 @@ contract! {
         a_bucket_short_of_copies_is_refused
         the_duties_age_is_only_raised
         an_impossible_retention_is_refused_before_anything_is_asked
+        every_bucket_of_the_table_is_opened_and_adopted
+        every_bucket_short_of_copies_is_named
         many_nodes_open_at_once
     }
     faults {

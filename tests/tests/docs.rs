@@ -4,6 +4,7 @@
 //! event or a field of the report, an environment variable of ours. Flags are checked in blocks of commands too.
 
 mod house;
+mod slots;
 
 use std::collections::BTreeSet;
 

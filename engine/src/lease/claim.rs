@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use coordproto::answer::{Cause, Error, Landing, Unknown};
+use coordproto::answer::{BadArgument, Cause, Error, Landing, Unknown};
 use coordproto::key::Resource;
 use coordproto::lease::{Step, Terms, ends_by_age, step};
 use coordproto::listing::Index;
@@ -36,6 +36,30 @@ pub enum Claim {
     Held(Lease),
     /// It is not; nothing was written.
     Refused(Refusal),
+}
+
+/// The safe direction of a claim.
+pub trait FailsClosed {
+    /// The lease, if the resource is the claimer's for certain. Where it is unknown it is not, and what may come to stand of
+    /// the claim is given back: a duty is not run this time, and a seat not at this node.
+    ///
+    /// # Errors
+    /// A bad argument stays one.
+    fn fails_closed(self) -> Result<Option<Lease>, BadArgument>;
+}
+
+impl FailsClosed for Result<Claim, Error> {
+    fn fails_closed(self) -> Result<Option<Lease>, BadArgument> {
+        match self {
+            Ok(Claim::Held(lease)) => Ok(Some(lease)),
+            Ok(Claim::Refused(_)) => Ok(None),
+            Err(Error::BadArgument(error)) => Err(error),
+            Err(Error::Unknown(unknown)) => {
+                tracing::debug!(%unknown, "lease_claim_unanswered");
+                Ok(None)
+            }
+        }
+    }
 }
 
 /// Why a claim was refused.

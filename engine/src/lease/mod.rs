@@ -6,7 +6,8 @@
 //!
 //! What is promised: at any instant at most one owner holds a resource at a given epoch, no epoch is ever given to two
 //! owners, and an epoch only grows. Every answer is a definite yes or no, or `Unknown`; the safe direction of an unknown renew
-//! is that it *holds*: ambiguity is not loss, and [`Lease::good_until`] is what bounds it.
+//! is that it *holds*: ambiguity is not loss, and [`Lease::good_until`] is what bounds it. See [`Holds::holds`], and for a claim
+//! [`FailsClosed::fails_closed`].
 //!
 //! What it costs, without contention: a renew or a release is one request; a claim of a fresh or lapsed resource is six at
 //! most, in four round trips; a claim refused because a peer holds the resource is two at most. (A seat's claim is one
@@ -35,9 +36,9 @@ use crate::env::{Env, Mono};
 use crate::store::listing::LIST_WITHIN;
 use crate::store::{Barrier, Bucket, BucketSpec, Certified, OpenError, Store};
 
-pub use claim::{Claim, Refusal};
+pub use claim::{Claim, FailsClosed, Refusal};
 pub use coordproto::lease::Terms;
-pub use tenure::{Release, Renew, Renewal};
+pub use tenure::{Holds, Release, Renew, Renewal, Tenure};
 
 /// How often a lost race is looked at again before the answer is unknown.
 const ROUNDS: u32 = 16;
@@ -150,35 +151,21 @@ pub struct LeaseView {
 impl<S: Store> Leases<S> {
     /// Opens the three buckets, adopting what exists, and records the protocol that this build speaks.
     ///
-    /// A `leases` bucket with another age than `config.lease_ttl` is used as it is, and `coord_kv_lease_ttl_differs` says so.
+    /// A `leases` bucket with another age than `config.lease_ttl` is used as it is, and the log says so.
     ///
     /// # Errors
     /// A setting that no broker can keep, a bucket with fewer replicas than configured, or unknown.
     pub async fn open(env: Env, store: &S, config: &Config) -> Result<Leases<S>, OpenError> {
         let spec = |slot| BucketSpec::of(slot, &config.prefix, config.lease_ttl, config.replicas);
-        let (leases, duties, epochs) = (spec(&LEASES), spec(&DUTIES), spec(&EPOCHS));
-        for spec in [&leases, &duties, &epochs] {
+        let specs = [&LEASES, &DUTIES, &EPOCHS].map(|slot| (slot, spec(slot)));
+        for (_, spec) in &specs {
             spec.check()?;
         }
-        let (leases, duties, epochs) = try_join3(store.open(&leases), store.open(&duties), store.open(&epochs)).await?;
-        let Some(age) = leases.age() else {
-            let cause = Cause::Garbage("the leases bucket has no age, so no lease in it would ever end".into());
-            return Err(Unknown::settled("open", leases.name(), cause).into());
-        };
+        let [leases, duties, epochs] = specs.each_ref().map(|(slot, spec)| store.adopt(slot, spec));
+        let (leases, duties, epochs) = try_join3(leases, duties, epochs).await?;
+        let age = leases.age().ok_or_else(|| OpenError::Endless { bucket: leases.name().to_owned() })?;
         // A TTL is a whole number of milliseconds; an age need not be.
         let lease_ttl = Duration::from_millis(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-        if let Some(age) = epochs.age() {
-            // Counters that age away start again at 1.
-            tracing::error!(bucket = epochs.name(), in_force = ?age, "coord_kv_epochs_have_an_age");
-        }
-        if age != config.lease_ttl {
-            tracing::warn!(
-                bucket = leases.name(),
-                in_force = ?age,
-                configured = ?config.lease_ttl,
-                "coord_kv_lease_ttl_differs"
-            );
-        }
         let gate = gate::Gate::new(config.protocol);
         let inner = Inner { env, leases, duties, epochs, lease_ttl, gate };
         inner.declare_protocol().await?;

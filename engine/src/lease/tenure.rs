@@ -24,6 +24,39 @@ pub enum Renew {
     Lost,
 }
 
+/// What an answer to a renewal leaves its holder with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "whoever lost the lease has to stop"]
+pub enum Tenure {
+    /// It is held, until this instant at least.
+    Held {
+        /// The holder's own bound.
+        until: Mono,
+    },
+    /// It is not, for all that its holder knows, who has to stop.
+    Over,
+}
+
+/// The safe direction of a renewal without an answer.
+pub trait Holds {
+    /// Held until the holder's own bound where it is unknown: ambiguity is not loss. At `now` past the bound it is over,
+    /// whatever the answer.
+    fn holds(self, lease: &Lease, now: Mono) -> Tenure;
+}
+
+impl Holds for Result<Renew, Unknown> {
+    fn holds(self, lease: &Lease, now: Mono) -> Tenure {
+        let until = lease.good_until();
+        match self {
+            Ok(Renew::Lost) => return Tenure::Over,
+            Ok(Renew::Extended) => {}
+            // A node has as many of these as it holds leases, so they are for whoever looks for them.
+            Err(unknown) => tracing::debug!(%unknown, "lease_renewal_unanswered"),
+        }
+        if now < until { Tenure::Held { until } } else { Tenure::Over }
+    }
+}
+
 /// One answer of a burst.
 #[derive(Clone, Debug)]
 pub struct Renewal {
@@ -69,7 +102,7 @@ impl<S: Store> Leases<S> {
     /// Gives a lease a new deadline.
     ///
     /// # Errors
-    /// Unknown. The safe direction is to hold: the lease is good until [`Lease::good_until`], and nothing about it changes.
+    /// Unknown. Nothing about the lease changes, which is good until [`Lease::good_until`]; see [`Holds::holds`].
     pub async fn renew(&self, lease: &mut Lease) -> Result<Renew, Unknown> {
         let value = lease.value.clone();
         match self.inner.write_over(lease, value, Op::Renew).await {

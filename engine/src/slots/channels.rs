@@ -8,12 +8,13 @@
 //! No node's clock decides anything here. How long a channel has not changed is told by the broker's clock alone.
 //!
 //! A record that does not decode makes every answer that it is part of unknown: nobody may answer on the strength of a record
-//! that cannot be read, and nobody may take it away.
+//! that cannot be read, and nobody may take it away. The safe direction of what is unknown is closed, see
+//! [`FailsClosed::fails_closed`].
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::answer::{BadArgument, Cause, Error, Unknown};
 use coordproto::key::Key;
 use coordproto::listing::Version;
 use coordproto::record::channel::{self, ChannelRecord};
@@ -95,6 +96,42 @@ pub enum Count {
     Closed(Channel),
     /// There is no such channel.
     Absent,
+}
+
+/// What becomes of a message that is to go through a channel.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "the message may not be allowed"]
+pub enum Passage {
+    /// It goes through, and is counted.
+    Goes(Channel),
+    /// It does not: the channel is closed, or there is none. Its sender may be told so.
+    Closed,
+    /// It does not go through now, as in an outage. Nobody is told that the ask is closed.
+    Outage(Unknown),
+}
+
+/// The safe direction of the counting of a message.
+pub trait FailsClosed {
+    /// Withheld where it is unknown, which the log says: the record is what allows it, and one that cannot be read allows
+    /// nothing. That is an outage and no close.
+    ///
+    /// # Errors
+    /// A bad argument stays one.
+    fn fails_closed(self) -> Result<Passage, BadArgument>;
+}
+
+impl FailsClosed for Result<Count, Error> {
+    fn fails_closed(self) -> Result<Passage, BadArgument> {
+        match self {
+            Ok(Count::Counted(channel)) => Ok(Passage::Goes(channel)),
+            Ok(Count::Closed(_) | Count::Absent) => Ok(Passage::Closed),
+            Err(Error::BadArgument(error)) => Err(error),
+            Err(Error::Unknown(unknown)) => {
+                tracing::warn!(%unknown, "channel_message_withheld");
+                Ok(Passage::Outage(unknown))
+            }
+        }
+    }
 }
 
 impl<S: Store> Channels<S> {

@@ -109,10 +109,6 @@ impl<S: Store> Activations<S> {
     /// A setting that no broker can keep, fewer replicas than configured, or unknown.
     pub async fn open(store: &S, settings: &Settings) -> Result<Activations<S>, OpenError> {
         let bucket = settings.open(store, &CONFIG).await?;
-        if let Some(age) = bucket.age() {
-            // A pointer that ages away takes the company's configuration with it.
-            tracing::error!(bucket = bucket.name(), in_force = ?age, "coord_kv_config_has_an_age");
-        }
         Ok(Activations { bucket, pointer: pointer_key() })
     }
 

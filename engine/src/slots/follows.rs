@@ -4,6 +4,9 @@
 //! bucket keeps one for 90 days from its last writing, and every activity writes it again: a follow ends with its
 //! conversation. One that is forgotten too early costs a reply, until the next mention.
 //!
+//! The safe direction of what is unknown is that nothing is followed: a seat that is woken by a thread that it left speaks where
+//! nobody asked it, and pays for it. See [`FailsClosed::fails_closed`].
+//!
 //! The follow is the record's being there. An unfollow leaves a removal marker, which the age takes.
 
 use coordproto::answer::{Error, Unknown};
@@ -39,6 +42,25 @@ pub enum Unfollow {
     Removed,
     /// There was none.
     NotFollowing,
+}
+
+/// The safe direction of a question without an answer.
+pub trait FailsClosed {
+    /// Not followed where it is unknown, which the log says. A reply that the seat does not hear is what that may cost, and
+    /// the next mention brings it back.
+    fn fails_closed(self) -> Following;
+}
+
+impl FailsClosed for Result<Following, Unknown> {
+    fn fails_closed(self) -> Following {
+        match self {
+            Ok(following) => following,
+            Err(unknown) => {
+                tracing::warn!(%unknown, "follow_unread");
+                Following::No
+            }
+        }
+    }
 }
 
 impl<S: Store> Follows<S> {

@@ -20,9 +20,11 @@ pub mod rebases;
 pub mod rows;
 pub mod sandbox_runs;
 pub mod secrets;
+pub mod shared;
 pub mod status;
 
-use coordproto::slot::{Retention, Slot};
+use coordproto::answer::BadArgument;
+use coordproto::slot::{Retention, SLOTS, Slot};
 
 use crate::store::{BucketSpec, OpenError, Store};
 
@@ -38,11 +40,28 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The bucket of a slot, adopted as it is found or created.
+    /// The bucket of a slot as this node would have it.
+    pub fn spec(&self, slot: &Slot) -> BucketSpec {
+        BucketSpec::of(slot, &self.prefix, self.retention, self.replicas)
+    }
+
+    /// Checks every bucket of the table for what no broker can keep. It asks nobody, so a node does it before it connects.
     ///
     /// # Errors
-    /// A setting that no broker can keep, fewer replicas than configured, or unknown.
+    /// The prefix, a retention or the replicas. A retention names the slot, the value, where it comes from and the rule.
+    pub fn check(&self) -> Result<(), BadArgument> {
+        for slot in SLOTS {
+            slot.asks_for(&self.retention)?;
+            self.spec(slot).check()?;
+        }
+        Ok(())
+    }
+
+    /// The bucket of a slot, adopted as it is found or created; the log says where what is in force differs.
+    ///
+    /// # Errors
+    /// A setting that no broker can keep, fewer replicas than configured, a bucket whose records would never end, or unknown.
     pub async fn open<S: Store>(&self, store: &S, slot: &Slot) -> Result<S::Bucket, OpenError> {
-        store.open(&BucketSpec::of(slot, &self.prefix, self.retention, self.replicas)).await
+        store.adopt(slot, &self.spec(slot)).await
     }
 }

@@ -3,9 +3,9 @@
 //! The store is recorded by the first node that boots, create-only, and every node compares what is recorded with what it is
 //! configured for: one that differs has to refuse to boot, or the files end up in two places with nothing failing. The bucket
 //! has no age, since a record that expired would let the next node record another store. Only an operator who moves the
-//! company's files removes it, with any NATS client and no node running.
+//! company's files removes it, with any NATS client and no node running. See [`FailsClosed::fails_closed`].
 
-use coordproto::answer::{Error, Unknown};
+use coordproto::answer::{BadArgument, Error, Unknown};
 use coordproto::record::keyed::Keyed;
 use coordproto::record::objects::{BackendRecord, CollectionRecord, collection};
 use coordproto::slot::OBJECTS;
@@ -19,6 +19,45 @@ use crate::store::{Bucket, Expect, OpenError, Put, Store, Write};
 pub struct Objects<S: Store> {
     backends: Rows<S::Bucket, BackendRecord>,
     collections: Rows<S::Bucket, CollectionRecord>,
+}
+
+/// Why a node must not boot. The company's files could end up in two stores.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MustNotBoot {
+    /// The files are in another store than this node is configured for.
+    #[error("the company's files are in {recorded:?} and this node is configured for {own:?}")]
+    Differs {
+        /// What is recorded.
+        recorded: String,
+        /// What this node is configured for.
+        own: String,
+    },
+    /// Nobody can tell where they are.
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
+    /// What this node is configured for is no store.
+    #[error(transparent)]
+    BadArgument(#[from] BadArgument),
+}
+
+/// The safe direction of an agreement.
+pub trait FailsClosed {
+    /// Only a node that is told its `own` store boots: not one that is told another, and not one without an answer.
+    ///
+    /// # Errors
+    /// Why it must not.
+    fn fails_closed(self, own: &str) -> Result<(), MustNotBoot>;
+}
+
+impl FailsClosed for Result<String, Error> {
+    fn fails_closed(self, own: &str) -> Result<(), MustNotBoot> {
+        match self {
+            Ok(recorded) if recorded == own => Ok(()),
+            Ok(recorded) => Err(MustNotBoot::Differs { recorded, own: own.to_owned() }),
+            Err(Error::Unknown(unknown)) => Err(unknown.into()),
+            Err(Error::BadArgument(error)) => Err(error.into()),
+        }
+    }
 }
 
 impl<S: Store> Objects<S> {

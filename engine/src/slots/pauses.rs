@@ -6,7 +6,7 @@
 //!
 //! Every node follows the pauses, see [`SeatPauses::follow`]. The safe direction of what is unknown is that of a paused seat:
 //! until the first [`News::All`](crate::store::follow::News::All), and after a row that cannot be read, a node defers what it
-//! is delivered.
+//! is delivered. Whoever asks about one seat instead: [`Holds::holds`].
 //!
 //! **Why a resume leaves a marker.** Records leave a bucket without an age by a purge, which leaves nothing. But a purge is
 //! told to nobody: the nodes that follow would hold the seat until their watch is opened again, which may be never. So a
@@ -15,12 +15,13 @@
 //! of it. A watch that opens after that has no need of it, because its listing does not hold the pause.
 
 use bytes::Bytes;
-use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::answer::{BadArgument, Cause, Error, Unknown};
 use coordproto::key::Key;
 use coordproto::listing::Version;
 use coordproto::record::seat_pause::{self, SeatPauseRecord};
+use coordproto::slot::POSITIONS;
 
-use crate::slots::{Settings, positions};
+use crate::slots::Settings;
 use crate::store::create::{Created, create};
 use crate::store::follow::Follow;
 use crate::store::listing::LIST_WITHIN;
@@ -71,13 +72,47 @@ pub enum Resume {
     NotPaused,
 }
 
+/// What a node does with what is delivered to a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a paused seat is handed nothing"]
+pub enum Hand {
+    /// It is handed over.
+    Over,
+    /// It waits.
+    Defer,
+}
+
+/// The safe direction of a question without an answer.
+pub trait Holds {
+    /// Deferred where it is unknown, which the log says: a person who paused a seat relies on it, and what is deferred comes
+    /// later.
+    ///
+    /// # Errors
+    /// A bad argument stays one.
+    fn holds(self) -> Result<Hand, BadArgument>;
+}
+
+impl Holds for Result<Option<PausedSeat>, Error> {
+    fn holds(self) -> Result<Hand, BadArgument> {
+        match self {
+            Ok(None) => Ok(Hand::Over),
+            Ok(Some(_)) => Ok(Hand::Defer),
+            Err(Error::BadArgument(error)) => Err(error),
+            Err(Error::Unknown(unknown)) => {
+                tracing::warn!(%unknown, "seat_pause_unread");
+                Ok(Hand::Defer)
+            }
+        }
+    }
+}
+
 impl<S: Store> SeatPauses<S> {
     /// Opens the bucket, adopting what exists.
     ///
     /// # Errors
     /// A setting that no broker can keep, fewer replicas than configured, or unknown.
     pub async fn open(store: &S, settings: &Settings) -> Result<SeatPauses<S>, OpenError> {
-        Ok(SeatPauses { bucket: positions::open(store, settings).await? })
+        Ok(SeatPauses { bucket: settings.open(store, &POSITIONS).await? })
     }
 
     /// Pauses a seat that is not paused.

@@ -21,7 +21,7 @@ use coordproto::slot::POSITIONS;
 use crate::slots::Settings;
 use crate::slots::rows::{Change, Create, Remove, Row, Rows, good};
 use crate::store::modify::{Begin, Step, modify};
-use crate::store::{Bucket, OpenError, Store, Write};
+use crate::store::{OpenError, Store, Write};
 
 /// The seven classes of a fleet, over one bucket. Clones are handles to the same.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl<S: Store> Positions<S> {
     /// # Errors
     /// A setting that no broker can keep, fewer replicas than configured, or unknown.
     pub async fn open(store: &S, settings: &Settings) -> Result<Positions<S>, OpenError> {
-        let bucket = open(store, settings).await?;
+        let bucket = settings.open(store, &POSITIONS).await?;
         Ok(Positions {
             nodes: Nodes(Rows::new(bucket.clone())),
             holds: Holds(Rows::new(bucket.clone())),
@@ -59,15 +59,6 @@ impl<S: Store> Positions<S> {
             acks: MaintenanceAcks(Rows::new(bucket)),
         })
     }
-}
-
-/// Opens the bucket of the positions and of the paused seats, and complains of an age that it must not have.
-pub(super) async fn open<S: Store>(store: &S, settings: &Settings) -> Result<S::Bucket, OpenError> {
-    let bucket = settings.open(store, &POSITIONS).await?;
-    if let Some(age) = bucket.age() {
-        tracing::error!(bucket = bucket.name(), in_force = ?age, "coord_kv_positions_have_an_age");
-    }
-    Ok(bucket)
 }
 
 /// Where every node stands, by node and domain. A row is never removed: a node that comes back is judged by it.

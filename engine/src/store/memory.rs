@@ -109,11 +109,8 @@ impl Store for Memory {
             }))
         });
         let mut bucket = state.lock();
-        if bucket.replicas < spec.replicas {
-            return Err(OpenError::Replicas { bucket: spec.name.clone(), have: bucket.replicas, want: spec.replicas });
-        }
-        if spec.raise_age && bucket.age.is_some() && bucket.age < spec.age {
-            bucket.age = spec.age;
+        if let Some(raised) = spec.judge(usize::from(bucket.replicas), bucket.age)? {
+            bucket.age = Some(raised);
         }
         let age = bucket.age;
         drop(bucket);

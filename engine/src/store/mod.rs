@@ -14,6 +14,7 @@ pub mod listing;
 pub mod memory;
 pub mod modify;
 pub mod nats;
+mod opening;
 pub mod remove;
 pub mod replace;
 pub mod sweep;
@@ -26,21 +27,16 @@ use bytes::Bytes;
 use coordproto::answer::{BadArgument, Error, Unknown};
 use coordproto::key::{Filter, Key};
 use coordproto::listing::{Index, Version};
-use coordproto::slot::{Age, Retention, Slot};
+use coordproto::slot::Slot;
 use jiff::Timestamp;
 
 use crate::env::{Env, Mono};
 pub use crate::jetstream::Values;
+pub use opening::{BucketSpec, NAME_BYTES_MAX, OpenError};
 pub use watch::Watch;
 
 /// The largest value, in bytes. The broker takes messages of 1 MiB, headers included.
 pub const VALUE_BYTES_MAX: usize = (1 << 20) - 1024;
-
-/// The longest name of a bucket. The broker takes stream names of 255 bytes, and a bucket's is `KV_` and its name.
-pub const NAME_BYTES_MAX: usize = 252;
-
-/// The shortest age that the broker gives a bucket.
-pub const AGE_MIN: Duration = Duration::from_millis(100);
 
 /// What a write puts under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,82 +269,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// # Errors
     /// A specification the broker cannot keep, fewer replicas than asked for, or unknown.
     fn open(&self, spec: &BucketSpec) -> impl Future<Output = Result<Self::Bucket, OpenError>> + Send;
-}
 
-/// A bucket as it is asked for. One that exists is adopted as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BucketSpec {
-    /// The bucket's whole name.
-    pub name: String,
-    /// How long it keeps a record; `None` keeps it for ever.
-    pub age: Option<Duration>,
-    /// Whether an existing bucket's shorter age is raised to this one. It is never lowered.
-    pub raise_age: bool,
-    /// The fewest copies it may have.
-    pub replicas: u8,
-}
-
-impl BucketSpec {
-    /// The bucket of `slot`, named `<prefix>_<slot>`.
-    pub fn of(slot: &Slot, prefix: &str, retention: impl Into<Retention>, replicas: u8) -> BucketSpec {
-        let (name, age) = (format!("{prefix}_{}", slot.name), slot.age.of(&retention.into()));
-        BucketSpec { name, age, raise_age: matches!(slot.age, Age::AtLeast(_)), replicas }
-    }
-
-    /// Checks what no broker can keep, before one is asked.
+    /// Opens the bucket of `slot`, and tells the log how what is in force differs from what was asked for: every slot is
+    /// opened through this, once for a process. A store that has opened it already answers with that, see
+    /// [`Shared`](crate::slots::shared::Shared).
     ///
     /// # Errors
-    /// A name that is no subject token or longer than [`NAME_BYTES_MAX`], an age below [`AGE_MIN`], or a replica count that
-    /// is not 1, 3 or 5.
-    pub fn check(&self) -> Result<(), BadArgument> {
-        let token = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        if self.name.is_empty() || !self.name.bytes().all(token) {
-            return Err(BadArgument::new("bucket", self.name.as_str(), "a bucket's name is made of A-Z a-z 0-9 _ -"));
-        }
-        if self.name.len() > NAME_BYTES_MAX {
-            let rule = format!("{} bytes, at most {NAME_BYTES_MAX}", self.name.len());
-            return Err(BadArgument::new("bucket", self.name.as_str(), rule));
-        }
-        match self.age {
-            Some(age) if age < AGE_MIN => {
-                let rule = format!("the broker keeps records for at least {AGE_MIN:?}");
-                return Err(BadArgument::new("retention", format!("{age:?} for bucket {}", self.name), rule));
-            }
-            _ => {}
-        }
-        if !matches!(self.replicas, 1 | 3 | 5) {
-            let given = format!("{} for bucket {}", self.replicas, self.name);
-            return Err(BadArgument::new(
-                "replicas",
-                given,
-                "1, 3 or 5: an even count survives no more than the odd one below",
-            ));
-        }
-        Ok(())
+    /// As [`Store::open`], or a bucket whose records would never end.
+    fn adopt(&self, slot: &Slot, spec: &BucketSpec) -> impl Future<Output = Result<Self::Bucket, OpenError>> + Send {
+        opening::adopt(self, slot, spec)
     }
-}
-
-/// Why a bucket cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// The specification breaks a rule; nothing was sent.
-    #[error(transparent)]
-    BadArgument(#[from] BadArgument),
-    /// The store could not be asked.
-    #[error(transparent)]
-    Unknown(#[from] Unknown),
-    /// The bucket has fewer copies than this node is configured for, and would go on losing what it keeps with one disk.
-    #[error(
-        "bucket {bucket} has {have} replica(s) and this node is configured for {want}: resize the stream KV_{bucket} or lower the setting"
-    )]
-    Replicas {
-        /// The bucket.
-        bucket: String,
-        /// The copies it has.
-        have: u8,
-        /// The copies asked for.
-        want: u8,
-    },
 }
 
 /// The rule about values, the same on every backend.

@@ -3,6 +3,7 @@
 //! Every read of one key is the stream leader's. A pass is an ephemeral consumer's, and a copy is a batched direct get, which
 //! any member answers. A bucket that exists is adopted as it is, and only its copies are judged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::Subject;
@@ -13,6 +14,7 @@ use coordproto::api::requests::{Storage, StreamConfig};
 use coordproto::key::{Filter, Key};
 use coordproto::listing::{Index, Version, is_whole};
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 
 use super::{
     Bucket, BucketSpec, Copy, Delivery, Expect, Held, OpenError, Pass, Put, Race, Store, Values, Write, check_value,
@@ -23,6 +25,9 @@ use crate::jetstream::{self, Jetstream, Many, Tombstone};
 /// How long opening a bucket may take; a fresh cluster elects first.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
+/// How many streams are made at once, by all handles to a store.
+const MAKING_AT_ONCE: usize = 4;
+
 /// A key that nobody writes: no name escapes to it.
 const PROBE: &str = "=probe";
 
@@ -31,12 +36,14 @@ const PROBE: &str = "=probe";
 pub struct Nats {
     jetstream: Jetstream,
     storage: Storage,
+    /// Taken for the making of a stream: each is a decision of the members' meta leader and then an election of its own.
+    making: Arc<Semaphore>,
 }
 
 impl Nats {
     /// The store over `jetstream`; buckets that it creates are kept on `storage`.
     pub fn new(jetstream: Jetstream, storage: Storage) -> Nats {
-        Nats { jetstream, storage }
+        Nats { jetstream, storage, making: Arc::new(Semaphore::new(MAKING_AT_ONCE)) }
     }
 
     /// The connection.
@@ -67,12 +74,8 @@ impl Nats {
                     }
                     Err(unknown) => Some(unknown),
                 },
-                Ok(None) => {
-                    let age = spec.age.unwrap_or_default();
-                    let config = StreamConfig::bucket(&spec.name, age, self.storage, usize::from(spec.replicas));
-                    // Whether it stands or differs, it is there to be looked at.
-                    js.create_stream(&config, js.deadline().min(until)).await.err()
-                }
+                // Whether it stands or differs then, it is there to be looked at.
+                Ok(None) => self.make(spec, until).await.err(),
                 Err(unknown) => Some(unknown),
             };
             if let Some(unknown) = doubt {
@@ -85,6 +88,16 @@ impl Nats {
             env.sleep(most / 2 + env.jitter(most / 2)).await;
             round += 1;
         }
+    }
+
+    /// Makes the stream of a bucket, when it is its turn.
+    async fn make(&self, spec: &BucketSpec, until: Mono) -> Result<(), Unknown> {
+        let late = |_| Unknown::settled("create stream", &*spec.name, Cause::Timeout);
+        let turn = self.jetstream.env().within(until, self.making.acquire()).await.map_err(late)?;
+        let _turn = turn.expect("nobody closes it");
+        let age = spec.age.unwrap_or_default();
+        let config = StreamConfig::bucket(&spec.name, age, self.storage, usize::from(spec.replicas));
+        self.jetstream.create_stream(&config, self.jetstream.deadline().min(until)).await.map(drop)
     }
 
     /// Whether a write from here reaches the leader. A member answers for a stream that was just made before the others have
@@ -110,17 +123,10 @@ impl Store for Nats {
     async fn open(&self, spec: &BucketSpec) -> Result<NatsBucket, OpenError> {
         spec.check()?;
         let mut config = self.stand(spec).await?;
-        let have = u8::try_from(config.replicas).unwrap_or(u8::MAX);
-        if have < spec.replicas {
-            return Err(OpenError::Replicas { bucket: spec.name.clone(), have, want: spec.replicas });
-        }
-        if spec.raise_age
-            && let Some(age) = spec.age
-            && !config.max_age.is_zero()
-            && config.max_age < age
-        {
-            tracing::info!(bucket = spec.name, from = ?config.max_age, to = ?age, "bucket_age_raised");
-            config.max_age = age;
+        let age = |config: &StreamConfig| (!config.max_age.is_zero()).then_some(config.max_age);
+        if let Some(raised) = spec.judge(config.replicas, age(&config))? {
+            tracing::info!(bucket = spec.name, from = ?config.max_age, to = ?raised, "bucket_age_raised");
+            config.max_age = raised;
             let by = self.jetstream.deadline();
             self.jetstream.update_stream(&config, by).await.map_err(|u| u.during("raise age", &*spec.name))?;
             config = self.stand(spec).await?;
@@ -130,7 +136,7 @@ impl Store for Nats {
             name: spec.name.as_str().into(),
             stream: stream_of(&spec.name).into(),
             prefix: format!("$KV.{}.", spec.name).into(),
-            age: (!config.max_age.is_zero()).then_some(config.max_age),
+            age: age(&config),
         })
     }
 }
@@ -139,10 +145,10 @@ impl Store for Nats {
 #[derive(Clone)]
 pub struct NatsBucket {
     jetstream: Jetstream,
-    name: std::sync::Arc<str>,
-    stream: std::sync::Arc<str>,
+    name: Arc<str>,
+    stream: Arc<str>,
     /// What stands before a key in its subject.
-    prefix: std::sync::Arc<str>,
+    prefix: Arc<str>,
     age: Option<Duration>,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use coordproto::answer::{Cause, Landing};
 use coordproto::record::channel::ChannelRecord;
 use coordproto::slot::CHANNELS;
-use engine::slots::channels::{Channel, Channels, Close, Count, ListedChannel, Open};
+use engine::slots::channels::{Channel, Channels, Close, Count, FailsClosed, ListedChannel, Open, Passage};
 use engine::store::faulty::{Fault, Faulty, Verb};
 use engine::store::{Bucket, Store};
 use futures_util::future::{join, join_all};
@@ -270,13 +270,21 @@ pub async fn without_an_answer_nothing_is_said_of_a_channel<S: Store>(t: Fixture
         let landed = fault == Fault::DropReply;
         assert_eq!(c.get("new").await.unwrap().is_some(), landed, "{fault:?}");
         let f = channels(&failing_at(&t, Verb::Put, fault), &t).await;
-        assert_unknown(f.count_message("x").await, "count_message", Landing::InFlight);
+        let unanswered = f.count_message("x").await;
+        assert_unknown(unanswered.clone(), "count_message", Landing::InFlight);
+        assert!(matches!(unanswered.fails_closed(), Ok(Passage::Outage(_))), "withheld, and the channel not closed");
         assert_unknown(f.close("x", at(1)).await, "close", Landing::InFlight);
         let x = c.get("x").await.unwrap().expect("it stands");
         assert_eq!((x.record.messages, x.record.is_open()), (u64::from(landed), !landed), "{fault:?}");
     }
     let f = channels(&failing_at(&t, Verb::Put, Fault::None), &t).await;
     assert!(matches!(f.close("x", at(2)).await.unwrap(), Close::AlreadyClosed(_)), "asked again, it is done");
+    for gone in ["x", "nobody"] {
+        assert_eq!(c.count_message(gone).await.fails_closed().unwrap(), Passage::Closed, "{gone}");
+    }
+    opened(&c, "y").await;
+    assert!(matches!(c.count_message("y").await.fails_closed(), Ok(Passage::Goes(channel)) if channel.id == "y"));
+    assert_eq!(c.count_message("").await.fails_closed().unwrap_err().what, "channel");
 }
 
 /// One purge without an answer keeps no other from its own, and the next call does the rest.

@@ -1,7 +1,7 @@
 //! Which node keeps a batch.
 
 use coordproto::slot::CUSTODY;
-use engine::slots::custody::Custody;
+use engine::slots::custody::{Copy, Custody, Holds};
 use engine::store::Store;
 use engine::store::counting::Counting;
 use engine::store::faulty::Fault;
@@ -53,11 +53,17 @@ pub async fn custody_of_nothing_is_refused<S: Store>(t: Fixture<S>) {
 pub async fn without_an_answer_nobody_is_told_a_keeper<S: Store>(t: Fixture<S>) {
     let c = custody(&t, &t.store).await;
     for (batch, fault, keeper) in [("lost", Fault::DropRequest, "n2"), ("landed", Fault::DropReply, "n1")] {
-        may_land(custody(&t, &faulty(&t, fault)).await.claim_custody(batch, "n1").await);
-        assert_eq!(c.claim_custody(batch, "n2").await.unwrap(), keeper);
-        assert_eq!(c.claim_custody(batch, "n1").await.unwrap(), keeper);
+        let unanswered = custody(&t, &faulty(&t, fault)).await.claim_custody(batch, "n1").await;
+        may_land(unanswered.clone());
+        assert_eq!(unanswered.holds("n1").unwrap(), Copy::KeepAndAskAgain, "its copy may be the only one");
+        for node in ["n2", "n1"] {
+            let told = c.claim_custody(batch, node).await;
+            assert_eq!(told.as_deref(), Ok(keeper));
+            assert_eq!(told.holds(node).unwrap(), if node == keeper { Copy::Keep } else { Copy::Delete });
+        }
     }
     settled(custody(&t, &unreadable(&t)).await.claim_custody("lost", "n1").await);
+    assert_eq!(c.claim_custody("", "n1").await.holds("n1").unwrap_err().what, "batch");
 }
 
 /// A keeper that cannot be read is unknown, and is not replaced.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use coordproto::answer::{Cause, Error, Landing, Unknown};
 use engine::env::Env;
-use engine::lease::{Claim, Lease, Leases, Refusal, Release, Renew, Terms};
+use engine::lease::{Claim, FailsClosed, Holds, Lease, Leases, Refusal, Release, Renew, Tenure, Terms};
 use engine::store::faulty::{Call, Fault, Faulty, Odds, Verb};
 use engine::store::{Certified, Expect, Store};
 use engine::tasks;
@@ -48,12 +48,16 @@ pub async fn a_store_that_cannot_be_asked_is_unknown_in_every_verb<S: Store>(t: 
         faulty.choose(move |_| fault);
         let unknown = |answer: Unknown| assert_eq!(answer.cause, Cause::Timeout, "{answer}");
         for other in ["seat:other", "node:other", "worker:other", name] {
-            let claim = leases.claim(&terms(&leases, other, "n1:1")).await.unwrap_err();
-            unknown(claim.unknown().expect("unknown").clone());
+            let claim = leases.claim(&terms(&leases, other, "n1:1")).await;
+            unknown(claim.as_ref().unwrap_err().unknown().expect("unknown").clone());
+            assert!(claim.fails_closed().unwrap().is_none(), "{other} is not held");
         }
         let bound = lease.good_until();
         unknown(leases.renew(&mut lease).await.unwrap_err());
         assert_eq!(lease.good_until(), bound, "an unknown renewal changes nothing about the lease");
+        let again = leases.renew(&mut lease).await;
+        assert_eq!(again.clone().holds(&lease, t.env.now()), Tenure::Held { until: bound }, "ambiguity is not loss");
+        assert_eq!(again.holds(&lease, bound), Tenure::Over, "and it has its bound");
         unknown(leases.renew_with(&mut lease, serde_json::json!(1)).await.unwrap_err().unknown().unwrap().clone());
         for answer in leases.renew_all(&mut [lease.clone()]).await {
             unknown(answer.answer.unwrap_err());
@@ -66,7 +70,10 @@ pub async fn a_store_that_cannot_be_asked_is_unknown_in_every_verb<S: Store>(t: 
         unknown(leases.hints(&class("seat")).await.unwrap_err());
         unknown(leases.older_protocol().await.unwrap_err());
         faulty.choose(|_| Fault::None);
-        assert_eq!(leases.renew(&mut lease).await.unwrap(), Renew::Extended, "the lease was held all along");
+        let answer = leases.renew(&mut lease).await;
+        assert_eq!(answer.clone().unwrap(), Renew::Extended, "the lease was held all along");
+        assert_eq!(answer.holds(&lease, t.env.now()), Tenure::Held { until: lease.good_until() });
+        assert_eq!(Ok(Renew::Lost).holds(&lease, t.env.now()), Tenure::Over);
         faulty.choose(move |_| fault);
         unknown(leases.release(&lease).await.unwrap_err());
         faulty.choose(|_| Fault::None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use coordproto::answer::Cause;
 use coordproto::record::follow::Thread;
 use coordproto::slot::FOLLOWS;
-use engine::slots::follows::{Following, Follows, Unfollow};
+use engine::slots::follows::{FailsClosed, Following, Follows, Unfollow};
 use engine::store::counting::Counting;
 use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::{Bucket, Store};
@@ -134,6 +134,8 @@ pub async fn without_an_answer_nothing_is_said_of_a_follow<S: Store>(t: Fixture<
     let unread = follows(&t, &unreadable(&t)).await;
     unread.follow(&THREAD).await.unwrap();
     settled(unread.following(&THREAD).await);
+    assert_eq!(unread.following(&THREAD).await.fails_closed(), Following::No, "nobody can say that it is followed");
+    assert_eq!(f.following(&THREAD).await.fails_closed(), Following::Yes);
 }
 
 /// A member that is behind removes nothing, and is believed in nothing that was written over.

@@ -2,7 +2,7 @@
 
 use coordproto::record::objects::CollectionRecord;
 use coordproto::slot::OBJECTS;
-use engine::slots::objects::Objects;
+use engine::slots::objects::{FailsClosed, MustNotBoot, Objects};
 use engine::store::counting::Counting;
 use engine::store::faulty::Fault;
 use engine::store::{Bucket, Store, VALUE_BYTES_MAX};
@@ -76,11 +76,17 @@ pub async fn without_an_answer_nobody_agrees_on_a_backend<S: Store>(t: Fixture<S
         settled(f.collection().await);
         may_land(f.record_collection(&pass("n1", Value::Null)).await);
         assert_eq!(o.collection().await.unwrap().is_some(), landed, "{fault:?}");
-        may_land(f.agree_backend("nats").await);
+        let unanswered = f.agree_backend("nats").await;
+        may_land(unanswered.clone());
+        assert!(matches!(unanswered.fails_closed("nats"), Err(MustNotBoot::Unknown(_))), "no answer, no boot");
         assert_eq!(stands(&bucket(&t, &OBJECTS).await, "backend").await.is_some(), landed, "{fault:?}");
     }
     settled(objects(&t, &unreadable(&t)).await.agree_backend("nats").await);
     assert_eq!(o.agree_backend("s3:e/b/").await.unwrap(), "nats", "it had landed");
+    assert_eq!(o.agree_backend("nats").await.fails_closed("nats"), Ok(()));
+    let differs = o.agree_backend("s3:e/b/").await.fails_closed("s3:e/b/").unwrap_err();
+    assert!(differs.to_string().contains("in \"nats\"") && differs.to_string().contains("s3:e/b/"), "{differs}");
+    assert!(matches!(o.agree_backend("").await.fails_closed(""), Err(MustNotBoot::BadArgument(_))));
 }
 
 /// A backend that cannot be read is unknown, and nobody records another in its place.

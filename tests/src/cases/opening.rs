@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use coordproto::key::KEY_BYTES_MAX;
-use coordproto::slot::{DUTIES, DUTY_TTL_MAX, LEASES};
+use coordproto::slot::{DUTIES, DUTY_TTL_MAX, LEASES, Retention, SLOTS, Slot};
 use engine::lease::{Config, Leases, Refusal};
+use engine::slots::Settings;
+use engine::slots::fires::{Fire, Fires};
+use engine::slots::shared::Shared;
 use engine::store::counting::Counting;
 use engine::store::{Bucket, BucketSpec, Expect, NAME_BYTES_MAX, OpenError, Put, Store, Write};
+use jiff::Timestamp;
 
 use crate::{Fixture, held, list, refused, resource, terms};
 
@@ -86,6 +90,51 @@ pub async fn an_impossible_retention_is_refused_before_anything_is_asked<S: Stor
     let key = resource(&format!("seat:{}", "k".repeat(KEY_BYTES_MAX - "seat.".len()))).key().clone();
     assert!(matches!(bucket.put(&key, Write::Value("v".into()), Expect::At(0)).await.unwrap(), Put::Stored(_)));
     assert_eq!(list(&bucket, "seat").await.unwrap().entries.len(), 1, "with the longest key in it");
+}
+
+/// One call opens every bucket of the table. The next node, however it is configured, adopts them all, and the families of
+/// both stand on the same records.
+pub async fn every_bucket_of_the_table_is_opened_and_adopted<S: Store>(t: Fixture<S>) {
+    let ours = t.settings();
+    let retention = Retention {
+        lease_ttl: Duration::from_secs(10),
+        rate_window: Duration::from_secs(60),
+        reconcile_interval: Duration::from_secs(1),
+    };
+    let theirs = Settings { retention, ..t.settings() };
+    let first = Shared::open(&t.env, &t.store, &ours).await.unwrap();
+    let second = Shared::open(&t.env, &t.store, &theirs).await.unwrap();
+    for shared in [&first, &second] {
+        assert!(shared.opened().iter().map(|(slot, _)| *slot).eq(SLOTS));
+        for (slot, bucket) in shared.opened() {
+            assert_eq!(bucket.name(), format!("{}_{}", t.prefix, slot.name));
+            assert_eq!(bucket.age(), slot.age.of(&ours.retention), "{}", slot.name);
+        }
+    }
+    let (a, b) = (Fires::open(&first, &ours).await.unwrap(), Fires::open(&second, &theirs).await.unwrap());
+    let at = Timestamp::UNIX_EPOCH;
+    assert_eq!(
+        (a.claim_fire("x", at).await.unwrap(), b.claim_fire("x", at).await.unwrap()),
+        (Fire::Claimed, Fire::Taken)
+    );
+    let config = |lease_ttl| Config { lease_ttl, ..t.config() };
+    let leases = t.leases_on(&first, config(ours.retention.lease_ttl)).await;
+    held(&leases, &terms(&leases, "seat:a", "n1:1")).await;
+    let leases = t.leases_on(&second, config(retention.lease_ttl)).await;
+    assert_eq!(leases.lease_ttl(), ours.retention.lease_ttl, "what is in force is the first node's");
+    refused(&leases, &terms(&leases, "seat:a", "n2:1")).await;
+}
+
+/// A fleet short of copies does not boot, and the error names every bucket that is short, with both counts.
+pub async fn every_bucket_short_of_copies_is_named<S: Store>(t: Fixture<S>) {
+    let copies = |replicas| Settings { replicas, ..t.settings() };
+    Shared::open(&t.env, &t.store, &copies(1)).await.unwrap();
+    let error = Shared::open(&t.env, &t.store, &copies(3)).await.map(drop).unwrap_err();
+    assert!(!error.is_retriable(), "{error}");
+    let short = |slot: &Slot| OpenError::Replicas { bucket: format!("{}_{}", t.prefix, slot.name), have: 1, want: 3 };
+    assert_eq!(error.failed, SLOTS.map(short));
+    assert!(error.to_string().starts_with("21 of 21 buckets cannot be used; bucket "), "{error}");
+    Shared::open(&t.env, &t.store, &copies(1)).await.expect("nothing was done to them");
 }
 
 /// Opening at once from many nodes ends well for all of them, on one set of buckets.

@@ -9,7 +9,7 @@ use coordproto::answer::{Cause, Error, Landing, Unknown};
 use coordproto::key::Key;
 use coordproto::record::seat_pause::{self, SeatPauseRecord};
 use coordproto::slot::POSITIONS;
-use engine::slots::pauses::{Pause, PausedSeat, Resume, SeatPauses};
+use engine::slots::pauses::{Hand, Holds, Pause, PausedSeat, Resume, SeatPauses};
 use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::follow::{Follow, News};
 use engine::store::{Bucket, BucketSpec, Expect, Put, Store, Write};
@@ -381,11 +381,15 @@ pub async fn without_an_answer_nothing_is_said_of_a_pause<S: Store>(t: Fixture<S
         assert_eq!(landing(f.pause("beta", &record("bob")).await.unwrap_err()), Landing::InFlight);
         assert_eq!(landing(f.resume("alpha", alpha).await.unwrap_err()), Landing::InFlight);
         assert_eq!(landing(f.get("alpha").await.unwrap_err()), Landing::Settled);
+        assert_eq!(f.get("nobody").await.holds().unwrap(), Hand::Defer, "nobody can say that it is not paused");
         assert_eq!(f.list().await.unwrap_err().landing, Landing::Settled);
         assert_eq!(ended(&t, &mut f.follow()).await.op, "watch");
         assert_eq!(p.get("beta").await.unwrap().is_some(), landed, "{fault:?}");
         assert_eq!(p.get("alpha").await.unwrap().is_none(), landed, "{fault:?}");
     }
+    assert_eq!(p.get("beta").await.holds().unwrap(), Hand::Defer);
+    assert_eq!(p.get("alpha").await.holds().unwrap(), Hand::Over);
+    assert_eq!(p.get("").await.holds().unwrap_err().what, "handle");
     let beta = p.get("beta").await.unwrap().expect("it landed");
     let told = p.pause("beta", &record("bob")).await.unwrap();
     assert_eq!(told, Pause::AlreadyPaused(beta), "asked again, it is told its own");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use coordproto::answer::{Cause, Landing};
 use coordproto::key::{Filter, Key};
-use coordproto::slot::{Age, Remover, Retention, SLOTS, Slot};
+use coordproto::slot::{Age, Remover, Retention, SECRETS, SLOTS, Slot};
 use engine::store::counting::Counting;
 use engine::store::faulty::{Fault, Faulty, Verb};
 use engine::store::sweep::{Swept, coordination_markers, sweep};
@@ -19,7 +19,7 @@ use tokio::task::block_in_place;
 use crate::{Fixture, eventually, list, resource};
 
 /// A slot as those that are swept.
-const LOCAL: Slot = Slot { name: "local", age: Age::None, removed_by: Remover::Operations };
+const LOCAL: Slot = Slot { name: "local", ..SECRETS };
 
 /// How long a sweep may take here.
 const WITHIN: Duration = Duration::from_secs(60);

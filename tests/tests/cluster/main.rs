@@ -4,6 +4,7 @@
 //! Tests that leave the members alone share one cluster and run beside each other. A test that does something to a member has
 //! the machine to itself and brokers of its own.
 
+mod directions;
 mod expiry;
 mod leftovers;
 mod listings;

@@ -1,6 +1,9 @@
 //! Of many nodes that race, each connected to a member of its own, one wins, and everybody is told so: what is created once,
 //! changed at one version, removed once or activated.
 
+use std::fmt::Debug;
+use std::time::Duration;
+
 use bytes::Bytes;
 use coordproto::record::config::{Origin, Proposal};
 use coordproto::record::follow::Thread;
@@ -27,8 +30,6 @@ use engine::slots::secrets::{self, Secrets};
 use engine::store::nats::Nats;
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use std::fmt::Debug;
-use std::time::Duration;
 use tests::Brokers;
 
 use crate::beside_others;

@@ -50,6 +50,9 @@ pub const NAME_BYTES_MAX: usize = 252;
 /// The shortest age that the broker gives a bucket.
 pub const AGE_MIN: Duration = Duration::from_millis(100);
 
+/// The longest age that a broker can be asked for. It counts nanoseconds in 63 bits, which is 292 years.
+pub const AGE_MAX: Duration = Duration::from_nanos(u64::MAX / 2);
+
 /// What a write puts under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
@@ -310,8 +313,8 @@ impl BucketSpec {
     /// Checks what no broker can keep, before one is asked.
     ///
     /// # Errors
-    /// A name that is no subject token or longer than [`NAME_BYTES_MAX`], an age below [`AGE_MIN`], or a replica count that
-    /// is not 1, 3 or 5.
+    /// A name that is no subject token or longer than [`NAME_BYTES_MAX`], an age below [`AGE_MIN`] or above [`AGE_MAX`], or a
+    /// replica count that is not 1, 3 or 5.
     pub fn check(&self) -> Result<(), BadArgument> {
         let token = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         if self.name.is_empty() || !self.name.bytes().all(token) {
@@ -325,6 +328,10 @@ impl BucketSpec {
             Some(age) if age < AGE_MIN => {
                 let rule = format!("the broker keeps records for at least {AGE_MIN:?}");
                 return Err(BadArgument::new("retention", format!("{age:?} for bucket {}", self.name), rule));
+            }
+            Some(age) if age > AGE_MAX => {
+                let given = format!("{age:?} for bucket {}", self.name);
+                return Err(BadArgument::new("retention", given, "the broker keeps records for 292 years at most"));
             }
             _ => {}
         }
@@ -381,6 +388,30 @@ pub fn check_value<B: Bucket>(bucket: &B, key: &Key, write: &Write) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_age_is_one_that_a_broker_can_keep() {
+        let checked = |age| BucketSpec { name: "b".into(), age, raise_age: false, replicas: 1 }.check();
+        for good in [None, Some(AGE_MIN), Some(AGE_MAX)] {
+            assert_eq!(checked(good), Ok(()), "{good:?}");
+        }
+        let nano = Duration::from_nanos(1);
+        for (bad, rule) in [
+            (Duration::ZERO, "at least 100ms"),
+            (AGE_MIN - nano, "at least 100ms"),
+            (AGE_MAX + nano, "292 years"),
+            (Duration::MAX, "292 years"),
+        ] {
+            let error = checked(Some(bad)).unwrap_err();
+            assert!(error.what == "retention" && error.rule.contains(rule), "{error}");
+        }
+        // What is sized from a setting is checked like any other.
+        let retention = Retention { rate_window: Duration::MAX, ..Retention::default() };
+        assert_eq!(
+            BucketSpec::of(&coordproto::slot::RATE, "crewlet", retention, 1).check().unwrap_err().what,
+            "retention"
+        );
+    }
 
     #[test]
     fn a_value_leaves_room_for_its_headers() {

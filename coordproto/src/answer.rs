@@ -111,6 +111,23 @@ pub enum Cause {
         /// The bound.
         most: u64,
     },
+    /// What would have to be written again is more than the broker takes by now.
+    TooLarge(Box<str>),
+}
+
+impl Cause {
+    /// A value that cannot be decoded, and what its decoder says of that. A decoder quotes what it stumbles over, which can be
+    /// the whole value: of a long text the beginning stays, which says what is wrong, and the end, which says where.
+    pub fn undecodable(what: impl fmt::Display) -> Cause {
+        const HEAD: usize = 160;
+        const TAIL: usize = 60;
+        let what = what.to_string();
+        if what.len() <= HEAD + TAIL {
+            return Cause::Undecodable(what.into());
+        }
+        let (head, tail) = (what.floor_char_boundary(HEAD), what.ceil_char_boundary(what.len() - TAIL));
+        Cause::Undecodable(format!("{} […] {}", &what[..head], &what[tail..]).into())
+    }
 }
 
 impl fmt::Display for Cause {
@@ -128,6 +145,7 @@ impl fmt::Display for Cause {
             Cause::Garbage(what) => write!(f, "an unreadable answer: {what}"),
             Cause::Undecodable(what) => write!(f, "an undecodable record: {what}"),
             Cause::Contended { rounds } => write!(f, "contended for {rounds} rounds"),
+            Cause::TooLarge(what) => write!(f, "more than the broker takes: {what}"),
             Cause::TooMany { keys, most } => write!(f, "{keys} keys under one filter, at most {most} can be certified"),
         }
     }
@@ -197,6 +215,18 @@ mod tests {
         assert_eq!(refused.clone().after(Landing::Settled), refused);
         assert_eq!(refused.after(Landing::InFlight).landing, Landing::InFlight);
         assert_eq!(lost.clone().after(Landing::Settled), lost, "what may land goes on to");
+    }
+
+    #[test]
+    fn what_a_decoder_says_is_told_as_far_as_it_helps() {
+        let short = Cause::undecodable("expected value at line 1 column 1");
+        assert_eq!(short, Cause::Undecodable("expected value at line 1 column 1".into()));
+        for quoted in ["x".repeat(1 << 20), "é".repeat(1 << 19), "🙂".repeat(90)] {
+            let error = serde_json::from_str::<u32>(&format!("\"{quoted}\"")).unwrap_err();
+            let told = Cause::undecodable(error).to_string();
+            assert!(told.len() < 300 && told.contains("invalid type: string"), "{told}");
+            assert!(told.contains("expected u32 at line 1 column"), "{told}");
+        }
     }
 
     #[test]

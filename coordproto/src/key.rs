@@ -38,7 +38,7 @@ impl Key {
         let mut offset = 0;
         for segment in segments {
             if segment.is_empty() {
-                return Err(BadArgument::new(what, name, format!("an empty segment at byte {offset}")));
+                return Err(BadArgument::new(what, shortened(name), format!("an empty segment at byte {offset}")));
             }
             if offset > 0 {
                 key.push('.');

@@ -377,6 +377,47 @@ table! {
 mod tests {
     use super::*;
 
+    /// The retentions as they are written down elsewhere, in seconds: a change here is a change for every fleet.
+    #[test]
+    fn every_slot_remembers_as_long_as_it_has_to() {
+        let retention = Retention {
+            lease_ttl: Duration::from_secs(45),
+            rate_window: Duration::from_secs(1),
+            reconcile_interval: Duration::from_secs(15),
+        };
+        let (hour, day) = (3_600, 86_400);
+        let want = [
+            ("leases", Some(45)),
+            ("duties", Some(3 * hour)),
+            ("epochs", None),
+            ("config", None),
+            ("status", Some(60)),
+            ("ledger", Some(7 * day)),
+            ("claims", Some(1_800)),
+            ("rate", Some(3)),
+            ("cooldowns", Some(day)),
+            ("budgets", Some(32 * day)),
+            ("channels", None),
+            ("fires", Some(7 * day)),
+            ("rebases", Some(30 * day)),
+            ("sandbox_runs", None),
+            ("secrets", None),
+            ("integrations", None),
+            ("mailboxes", None),
+            ("follows", Some(90 * day)),
+            ("custody", Some(32 * day)),
+            ("objects", None),
+            ("positions", None),
+        ];
+        let found = SLOTS.map(|slot| (slot.name, slot.age.of(&retention).map(|age| age.as_secs())));
+        assert_eq!(found, want);
+        let raised: Vec<&str> = SLOTS.iter().filter(|s| matches!(s.age, Age::AtLeast(_))).map(|s| s.name).collect();
+        assert_eq!(raised, ["duties"], "any other age is what the first node asked for");
+        let swept: Vec<&str> = SLOTS.iter().filter(|slot| slot.is_swept()).map(|slot| slot.name).collect();
+        let ageless = want.iter().filter(|(name, age)| age.is_none() && *name != "epochs").map(|(name, _)| *name);
+        assert_eq!(swept, ageless.collect::<Vec<_>>());
+    }
+
     #[test]
     fn what_is_swept_follows_from_the_table() {
         for slot in SLOTS {

@@ -6,6 +6,8 @@
 use std::future::Future;
 use std::io;
 
+use crate::jetstream::Meter;
+
 /// A running task that ends when this handle is dropped.
 #[must_use = "dropping the handle ends the task"]
 pub struct Task<T>(tokio::task::JoinHandle<T>);
@@ -47,7 +49,7 @@ where
     Task(tokio::task::spawn(work))
 }
 
-/// Starts a task that outlives its caller. The work bounds itself.
+/// Starts a task that outlives its caller. The work bounds itself, and what it asks of a broker is counted as the caller's.
 ///
 /// It is called from destructors, so it also takes a thread without a runtime: the process is going down then, and the work
 /// is not done. Whatever relies on it has an end of its own, a TTL or a broker's timeout.
@@ -56,7 +58,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn(work)),
+        Ok(runtime) => drop(runtime.spawn(Meter::carried(work))),
         Err(_) => tracing::debug!("task_not_started_without_a_runtime"),
     }
 }

@@ -359,6 +359,12 @@ contract! {
         no_fault_counts_a_charge_twice
         an_abandoned_charge_is_counted_on_both_or_on_neither
     }
+    values {
+        what_is_too_large_is_refused_by_record_size_and_limit
+        a_value_at_the_limit_is_whole
+        the_largest_value_that_nobody_can_read_is_by_its_familys_rule
+        names_of_one_segment_are_kept_to_the_byte
+    }
 }
 
 /// Every case that is written is run, and on every arm.
@@ -393,6 +399,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("ledger", include_str!("../src/cases/ledger.rs")),
         ("cooldowns", include_str!("../src/cases/cooldowns.rs")),
         ("budgets", include_str!("../src/cases/budgets.rs")),
+        ("values", include_str!("../src/cases/values.rs")),
     ];
     let listed = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format=terse"]).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();

@@ -192,7 +192,7 @@ impl BudgetRecord {
     /// # Errors
     /// A value that does not decode. What is spent is unknown then, and never nothing.
     pub fn decode(value: &[u8]) -> Result<BudgetRecord, Cause> {
-        serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))
+        serde_json::from_slice(value).map_err(Cause::undecodable)
     }
 
     /// Writes a record.

@@ -69,7 +69,7 @@ impl ChannelRecord {
     /// # Errors
     /// A value that does not decode. Whether its ask is open is unknown then.
     pub fn decode(value: &[u8]) -> Result<ChannelRecord, Cause> {
-        serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))
+        serde_json::from_slice(value).map_err(Cause::undecodable)
     }
 
     /// Writes a record.

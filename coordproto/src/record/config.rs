@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{BadArgument, Cause};
-use crate::key::{Class, Filter, Key};
+use crate::key::{Class, Filter, Key, shortened};
 
 /// The first segment of a body's key.
 const BODY: &str = "body";
@@ -51,11 +51,10 @@ impl PointerRecord {
     /// A value that does not decode, or that lacks what every activation is required to state. Which revision is current is
     /// unknown then.
     pub fn decode(value: &[u8]) -> Result<PointerRecord, Cause> {
-        let record: PointerRecord =
-            serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))?;
+        let record: PointerRecord = serde_json::from_slice(value).map_err(Cause::undecodable)?;
         let stated = check_revision(&record.revision).and_then(|()| record.origin.check());
         let named = stated.and_then(|()| body_key(&record.revision, &record.attempt));
-        named.map_err(|error| Cause::Undecodable(error.to_string().into()))?;
+        named.map_err(Cause::undecodable)?;
         Ok(record)
     }
 
@@ -105,7 +104,7 @@ impl Proposal {
         match &self.expect {
             Some(expect) if self.expect_absent => {
                 let rule = "a revision is expected and none at the same time";
-                Err(BadArgument::new("expectation", expect.as_str(), rule))
+                Err(BadArgument::new("expectation", shortened(expect), rule))
             }
             Some(expect) if expect.is_empty() => {
                 Err(BadArgument::new("expectation", "", "no revision has an empty id"))

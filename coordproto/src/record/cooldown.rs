@@ -40,7 +40,7 @@ impl CooldownRecord {
     /// # Errors
     /// A value that does not decode. It says nothing about its credential.
     pub fn decode(value: &[u8]) -> Result<CooldownRecord, Cause> {
-        serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))
+        serde_json::from_slice(value).map_err(Cause::undecodable)
     }
 
     /// Writes a record.

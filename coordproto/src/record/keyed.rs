@@ -28,14 +28,13 @@ pub trait Keyed: Serialize + DeserializeOwned {
     /// # Errors
     /// A value that does not decode, that breaks the record's rules, or that names another key than the one it stands under.
     fn decode(key: &Key, value: &[u8]) -> Result<Self, Cause> {
-        let undecodable = |what: String| Cause::Undecodable(what.into());
-        let record: Self = serde_json::from_slice(value).map_err(|error| undecodable(error.to_string()))?;
-        record.check().map_err(|error| undecodable(error.to_string()))?;
-        match record.key() {
-            Ok(own) if own == *key => Ok(record),
-            Ok(other) => Err(undecodable(format!("the record of {other} stands at {key}"))),
-            Err(error) => Err(undecodable(error.to_string())),
+        let record: Self = serde_json::from_slice(value).map_err(Cause::undecodable)?;
+        record.check().map_err(Cause::undecodable)?;
+        let own = record.key().map_err(Cause::undecodable)?;
+        if own != *key {
+            return Err(Cause::undecodable(format_args!("the record of {own} stands at {key}")));
         }
+        Ok(record)
     }
 
     /// Writes the record.

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::answer::Cause;
 
@@ -51,6 +51,10 @@ pub struct EpochRecord {
     /// The placement hint of the newest claim that named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred: Option<String>,
+    /// What a newer build keeps here. It takes part in no decision and is written back as it was read, since every build in a
+    /// fleet writes the one record of a resource over, for as long as the deployment lives.
+    #[serde(flatten)]
+    pub newer: Map<String, Value>,
 }
 
 impl LeaseRecord {
@@ -84,7 +88,7 @@ impl EpochRecord {
 }
 
 fn decode<'a, T: Deserialize<'a>>(value: &'a [u8]) -> Result<T, Cause> {
-    serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))
+    serde_json::from_slice(value).map_err(Cause::undecodable)
 }
 
 fn encode<T: Serialize>(record: &T) -> Bytes {
@@ -122,6 +126,14 @@ mod tests {
     }
 
     #[test]
+    fn what_a_newer_build_keeps_beside_a_counter_is_written_back() {
+        let wire = br#"{"minted":{"by":"n9","n":18446744073709551615},"resource":"seat:a","epoch":4}"#;
+        let next = EpochRecord { epoch: 5, ..EpochRecord::decode(wire).unwrap() };
+        let wire = r#"{"resource":"seat:a","epoch":5,"minted":{"by":"n9","n":18446744073709551615}}"#;
+        assert_eq!(next.encode(), wire);
+    }
+
+    #[test]
     fn what_does_not_decode_is_unknown() {
         for wire in
             ["", "{}", "null", "garbage", r#"{"resource":"seat:a","epoch":-1}"#, r#"{"resource":"seat:a","epoch":"7"}"#]
@@ -133,7 +145,7 @@ mod tests {
 
     #[test]
     fn counters_are_exact_beyond_what_a_double_holds() {
-        let record = EpochRecord { resource: "seat:a".into(), epoch: u64::MAX, preferred: None };
+        let record = EpochRecord { resource: "seat:a".into(), epoch: u64::MAX, preferred: None, newer: Map::new() };
         assert_eq!(EpochRecord::decode(&record.encode()).unwrap(), record);
     }
 }

@@ -25,7 +25,7 @@ impl LedgerRecord {
     /// # Errors
     /// A value that does not decode. Whether its trigger was worked is unknown then.
     pub fn decode(value: &[u8]) -> Result<LedgerRecord, Cause> {
-        serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))
+        serde_json::from_slice(value).map_err(Cause::undecodable)
     }
 
     /// Writes a record.

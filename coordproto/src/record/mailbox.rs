@@ -50,7 +50,7 @@ impl MailboxRecord {
     /// # Errors
     /// A value that does not decode. Whether its mailbox may exist is unknown then.
     pub fn decode(value: &[u8]) -> Result<MailboxRecord, Cause> {
-        serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))
+        serde_json::from_slice(value).map_err(Cause::undecodable)
     }
 
     /// Writes a record.

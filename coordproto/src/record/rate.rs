@@ -26,7 +26,7 @@ impl RateRecord {
     /// # Errors
     /// A value that does not decode. How many were let through is unknown then.
     pub fn decode(value: &[u8]) -> Result<RateRecord, Cause> {
-        serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))
+        serde_json::from_slice(value).map_err(Cause::undecodable)
     }
 
     /// Writes a record.

@@ -34,7 +34,7 @@ impl SeatPauseRecord {
     /// # Errors
     /// A value that does not decode. Whether its seat is paused is unknown then.
     pub fn decode(value: &[u8]) -> Result<SeatPauseRecord, Cause> {
-        serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))
+        serde_json::from_slice(value).map_err(Cause::undecodable)
     }
 
     /// Writes a record.

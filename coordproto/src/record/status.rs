@@ -50,7 +50,7 @@ impl StatusRecord {
     /// # Errors
     /// A value that does not decode. Such a row is nobody's report.
     pub fn decode(value: &[u8]) -> Result<StatusRecord, Cause> {
-        serde_json::from_slice(value).map_err(|error| Cause::Undecodable(error.to_string().into()))
+        serde_json::from_slice(value).map_err(Cause::undecodable)
     }
 
     /// Writes a record, its error cut at [`ERROR_BYTES_MAX`].

@@ -1,7 +1,7 @@
 //! What one operation costs: the requests made while a future runs, wherever in it they are made.
 //!
-//! The meter travels with the task. Work that the operation hands to another task is not seen unless that work is measured
-//! there.
+//! The meter travels with the task, and with work that [outlives its caller](crate::tasks::detach) into the task that does it.
+//! Other work that an operation hands to another task is not seen unless it is measured there.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -45,6 +45,17 @@ impl Meter {
         let cost = meter.0.lock().cost;
         let _ = METER.try_with(|outer| outer.absorb(cost));
         (output, cost)
+    }
+
+    /// `work`, on the meter of the task that asks for it, in whichever task it is done.
+    pub(crate) fn carried<F: Future>(work: F) -> impl Future<Output = F::Output> {
+        let meter = METER.try_with(Meter::clone).ok();
+        async move {
+            match meter {
+                Some(meter) => METER.scope(meter, work).await,
+                None => work.await,
+            }
+        }
     }
 
     fn absorb(&self, inner: Cost) {
@@ -132,6 +143,21 @@ mod tests {
         request(10).await;
         let ((), cost) = Meter::measure(async {}).await;
         assert_eq!(cost, Cost::default());
+    }
+
+    #[tokio::test]
+    async fn what_is_handed_to_another_task_is_the_operations_own() {
+        let ((), cost) = Meter::measure(async {
+            let (done, told) = tokio::sync::oneshot::channel();
+            crate::tasks::detach(async {
+                request(10).await;
+                request(10).await;
+                let _ = done.send(());
+            });
+            told.await.unwrap();
+        })
+        .await;
+        assert_eq!((cost.requests, cost.rounds), (2, 2));
     }
 
     #[tokio::test]

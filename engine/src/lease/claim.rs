@@ -19,6 +19,7 @@ use coordproto::lease::{Step, Terms, ends_by_age, step};
 use coordproto::listing::Index;
 use coordproto::record::lease::{EpochRecord, LeaseRecord};
 use futures_util::future::{join, try_join};
+use serde_json::Map;
 
 use super::gate::Older;
 use super::giveback::Pending;
@@ -104,7 +105,7 @@ impl<S: Store> Leases<S> {
         // As large as it may become, so that what is too large is refused before anything is sent.
         let mut largest = inner.fresh_record(terms, &id);
         (largest.epoch, largest.acquired_at) = (Some(u64::MAX), Some(inner.env.wall()));
-        check_value(resource.key(), &Write::Value(largest.encode()))?;
+        check_value(inner.bucket(resource), resource.key(), &Write::Value(largest.encode()))?;
         let mut attempt = Attempt {
             id,
             pending: Pending::new(inner.clone(), terms),
@@ -346,7 +347,8 @@ impl<B: Bucket> Inner<B> {
         last: Option<u64>,
     ) -> Result<(u64, Option<String>), Error> {
         for round in 0..ROUNDS {
-            let counted = counter.record.as_ref().map_or(0, |r| r.epoch);
+            let Counter { revision, record } = counter;
+            let counted = record.as_ref().map_or(0, |r| r.epoch);
             if last.is_some_and(|last| counted < last) {
                 tracing::warn!(resource = %terms.resource, counted, given = last, "lease_counter_went_back");
             }
@@ -354,9 +356,10 @@ impl<B: Bucket> Inner<B> {
                 let cause = Cause::Undecodable("the counter is at its end".into());
                 Unknown::settled("mint epoch", terms.resource.name(), cause)
             })?;
-            let preferred = terms.preferred.clone().or_else(|| counter.record.and_then(|r| r.preferred));
-            if self.write_counter(&terms.resource, epoch, preferred.as_deref(), counter.revision).await? {
-                return Ok((epoch, preferred));
+            let next = EpochRecord { epoch, ..record.unwrap_or_else(|| fresh_counter(&terms.resource)) };
+            let next = EpochRecord { preferred: terms.preferred.clone().or(next.preferred), ..next };
+            if self.write_counter(&terms.resource, &next, revision).await? {
+                return Ok((epoch, next.preferred));
             }
             self.back_off(round).await;
             counter = self.counter(&terms.resource).await?;
@@ -367,9 +370,11 @@ impl<B: Bucket> Inner<B> {
     /// Puts a new hint beside a resource's counter, which has given out `epoch`.
     async fn rewrite_hint(&self, resource: &Resource, preferred: Option<&str>, epoch: u64) -> Result<(), Error> {
         for round in 0..ROUNDS {
-            let counter = self.counter(resource).await?;
-            let epoch = counter.record.map_or(epoch, |r| r.epoch.max(epoch));
-            if self.write_counter(resource, epoch, preferred, counter.revision).await? {
+            let Counter { revision, record } = self.counter(resource).await?;
+            let stands = record.unwrap_or_else(|| fresh_counter(resource));
+            let next =
+                EpochRecord { epoch: stands.epoch.max(epoch), preferred: preferred.map(str::to_owned), ..stands };
+            if self.write_counter(resource, &next, revision).await? {
                 return Ok(());
             }
             self.back_off(round).await;
@@ -377,15 +382,7 @@ impl<B: Bucket> Inner<B> {
         Err(contended("hint", resource).into())
     }
 
-    async fn write_counter(
-        &self,
-        resource: &Resource,
-        epoch: u64,
-        preferred: Option<&str>,
-        stands: u64,
-    ) -> Result<bool, Error> {
-        let record =
-            EpochRecord { resource: resource.name().to_owned(), epoch, preferred: preferred.map(str::to_owned) };
+    async fn write_counter(&self, resource: &Resource, record: &EpochRecord, stands: u64) -> Result<bool, Error> {
         match self.epochs.put(resource.key(), Write::Value(record.encode()), Expect::At(stands)).await? {
             Put::Stored(_) => Ok(true),
             Put::Lost(Race::Newer(_) | Race::InProcess) => Ok(false),
@@ -397,6 +394,11 @@ impl<B: Bucket> Inner<B> {
             }
         }
     }
+}
+
+/// The counter of a resource that was never leased.
+fn fresh_counter(resource: &Resource) -> EpochRecord {
+    EpochRecord { resource: resource.name().to_owned(), epoch: 0, preferred: None, newer: Map::new() }
 }
 
 fn millis(terms: &Terms) -> u64 {

@@ -4,7 +4,7 @@
 //! record is read, and while it still is this tenure the write is tried again at its revision.
 
 use bytes::Bytes;
-use coordproto::answer::{Cause, Error, Landing, Unknown};
+use coordproto::answer::{BadArgument, Cause, Error, Landing, Unknown};
 use coordproto::record::lease::LeaseRecord;
 use futures_util::future::{join, join_all};
 use jiff::Timestamp;
@@ -102,7 +102,8 @@ impl<S: Store> Leases<S> {
     /// Gives a lease a new deadline.
     ///
     /// # Errors
-    /// Unknown. Nothing about the lease changes, which is good until [`Lease::good_until`]; see [`Holds::holds`].
+    /// Unknown, also where the broker takes less than the record is large by now. Nothing about the lease changes, which is good
+    /// until [`Lease::good_until`]; see [`Holds::holds`].
     pub async fn renew(&self, lease: &mut Lease) -> Result<Renew, Unknown> {
         let value = lease.value.clone();
         match self.inner.write_over(lease, value, Op::Renew).await {
@@ -113,7 +114,8 @@ impl<S: Store> Leases<S> {
             }
             Ok(Over::NotOurs) => Ok(Renew::Lost),
             Err(Error::Unknown(unknown)) => Err(unknown),
-            Err(Error::BadArgument(error)) => unreachable!("the value was stored before: {error}"),
+            // It was stored once, by a broker that took more.
+            Err(Error::BadArgument(error)) => Err(too_large("renew", lease, &error)),
         }
     }
 
@@ -160,9 +162,13 @@ impl<S: Store> Leases<S> {
             Ok(Over::Stored { .. }) => Ok(Release::Released),
             Ok(Over::NotOurs) => Ok(Release::NotHeld),
             Err(Error::Unknown(unknown)) => Err(unknown),
-            Err(Error::BadArgument(error)) => unreachable!("a released record is smaller than the one stored: {error}"),
+            Err(Error::BadArgument(error)) => Err(too_large("release", lease, &error)),
         }
     }
+}
+
+fn too_large(op: &'static str, lease: &Lease, error: &BadArgument) -> Unknown {
+    Unknown::settled(op, lease.resource.name(), Cause::TooLarge(error.to_string().into()))
 }
 
 impl<B: Bucket> Inner<B> {

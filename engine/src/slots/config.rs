@@ -152,10 +152,10 @@ impl<S: Store> Activations<S> {
     fn check_sizes(&self, proposal: &Proposal, body: &Bytes) -> Result<(), BadArgument> {
         let named = |what| move |error| BadArgument { what, ..error };
         let body_key = body_key(&proposal.revision, &attempt(0))?;
-        check_value(&body_key, &Write::Value(body.clone())).map_err(named("body"))?;
+        check_value(&self.bucket, &body_key, &Write::Value(body.clone())).map_err(named("body"))?;
         // No instant is written longer than this one.
         let pointer = pointer(proposal, attempt(0), Timestamp::MAX);
-        check_value(&self.pointer, &Write::Value(pointer.encode())).map_err(named("origin"))
+        check_value(&self.bucket, &self.pointer, &Write::Value(pointer.encode())).map_err(named("origin"))
     }
 
     async fn settle(&self, proposal: &Proposal, body: &Bytes, now: Timestamp) -> Result<Activation, Error> {
@@ -232,7 +232,7 @@ impl<S: Store> Activations<S> {
         let Some(value) = &version.value else { return Ok(None) };
         let record = PointerRecord::decode(value).map_err(|cause| self.doubt(cause))?;
         let body = body_key(&record.revision, &record.attempt);
-        let body = body.map_err(|error| self.doubt(Cause::Undecodable(error.to_string().into())))?;
+        let body = body.map_err(|error| self.doubt(Cause::undecodable(error)))?;
         Ok(Some(Standing { target: target(record, version.revision), body }))
     }
 

@@ -91,7 +91,7 @@ impl<S: Store> Cooldowns<S> {
     pub async fn since(&self, now: Timestamp) -> Result<Vec<Cooling>, Unknown> {
         let (filter, by) = (Filter::every(), self.bucket.env().now() + LIST_WITHIN);
         let listing = self.bucket.list(&filter, &Certified::Leader, by).await;
-        let listing = listing.map_err(|unknown| unknown.during("since", self.bucket.name()))?;
+        let listing = listing.map_err(|unknown| unknown.during("since", COOLDOWNS.name))?;
         let cooling = listing.entries.into_iter().filter_map(|(key, version)| {
             let (credential, value) = (Credential::from_key(&key)?, version.value?);
             let until = CooldownRecord::decode(&value).ok()?.until;

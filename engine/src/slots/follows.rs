@@ -15,8 +15,9 @@ use coordproto::slot::FOLLOWS;
 
 use crate::slots::Settings;
 use crate::store::modify::{Begin, Step, modify};
+use crate::store::remove::overwrite;
 use crate::store::replace::live;
-use crate::store::{Bucket, Expect, OpenError, Put, Store, Write};
+use crate::store::{Bucket, OpenError, Store, Write};
 
 /// The followed threads of a fleet. Clones are handles to the same.
 #[derive(Clone)]
@@ -79,11 +80,8 @@ impl<S: Store> Follows<S> {
     /// land.
     pub async fn follow(&self, thread: &Thread<'_>) -> Result<(), Error> {
         let key = thread.key()?;
-        let put = self.bucket.put(&key, Write::Value(value()), Expect::Any).await;
-        match put.map_err(|error| error.during("follow", key.as_str()))? {
-            Put::Stored(_) => Ok(()),
-            Put::Lost(race) => unreachable!("a write that expects nothing loses no race: {race:?}"),
-        }
+        let written = overwrite(&self.bucket, &key, value()).await;
+        written.map(drop).map_err(|error| error.during("follow", key.as_str()))
     }
 
     /// Whether a seat follows a thread. An identity that nothing can be written under is not followed.

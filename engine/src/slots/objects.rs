@@ -12,7 +12,8 @@ use coordproto::slot::OBJECTS;
 
 use crate::slots::Settings;
 use crate::slots::rows::{Create, Rows, good};
-use crate::store::{Bucket, Expect, OpenError, Put, Store, Write};
+use crate::store::remove::overwrite;
+use crate::store::{OpenError, Store};
 
 /// The records about a company's files. Clones are handles to the same.
 #[derive(Clone)]
@@ -90,11 +91,8 @@ impl<S: Store> Objects<S> {
     /// An empty node or a report too large, before anything is sent. Unknown, which says whether the report may still land.
     pub async fn record_collection(&self, pass: &CollectionRecord) -> Result<(), Error> {
         let key = good(pass)?;
-        let put = self.collections.bucket().put(&key, Write::Value(pass.encode()), Expect::Any).await;
-        match put.map_err(|error| error.during("record_collection", key.as_str()))? {
-            Put::Stored(_) => Ok(()),
-            Put::Lost(race) => unreachable!("a write that expects nothing loses no race: {race:?}"),
-        }
+        let written = overwrite(self.collections.bucket(), &key, pass.encode()).await;
+        written.map(drop).map_err(|error| error.during("record_collection", key.as_str()))
     }
 
     /// What the newest pass found, whichever node ran it; none before the first.

@@ -55,9 +55,10 @@ impl<S: Store> RateValve<S> {
         Ok(RateValve { bucket: settings.open(store, &RATE).await? })
     }
 
-    /// The longest window that can be counted: the age in force, which is three windows of the node that created the bucket.
-    /// The count of a longer one could be forgotten before the window is over. A bucket that was made without an age, which
-    /// this build does not do, forgets none.
+    /// The longest window that can be counted: the age in force, which is three windows of the node that created the bucket,
+    /// whatever this one is configured for. A count is written once its window has begun and is kept for that age, so a window
+    /// as long is counted to its end; the count of a longer one could be forgotten before. A bucket that was made without an
+    /// age, which this build does not do, forgets none.
     pub fn longest_window(&self) -> Duration {
         self.bucket.age().unwrap_or(Duration::MAX)
     }

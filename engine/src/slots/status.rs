@@ -15,7 +15,8 @@ use jiff::Timestamp;
 
 use crate::slots::Settings;
 use crate::store::listing::LIST_WITHIN;
-use crate::store::{Bucket, Certified, Expect, OpenError, Put, Store, Write};
+use crate::store::remove::overwrite;
+use crate::store::{Bucket, Certified, OpenError, Store};
 
 /// What the nodes of a fleet say that they applied. Clones are handles to the same.
 pub struct Statuses<S: Store> {
@@ -63,17 +64,8 @@ impl<S: Store> Statuses<S> {
     /// A node's id that is empty or too long, or a record larger than a value can be, before anything is sent. Unknown, which
     /// says whether the report may still land.
     pub async fn record_apply(&self, node: &str, report: &StatusRecord) -> Result<(), Error> {
-        let key = status::key(node)?;
-        let told = |unknown: Unknown| unknown.during("record_apply", node);
-        match self.bucket.put(&key, Write::Value(report.encode()), Expect::Any).await {
-            Ok(Put::Stored(_)) => Ok(()),
-            Ok(Put::Lost(_)) => {
-                let cause = Cause::Garbage("a write without an expectation was told that it lost".into());
-                Err(Unknown::settled("record_apply", node, cause).into())
-            }
-            Err(Error::Unknown(unknown)) => Err(told(unknown).into()),
-            Err(error) => Err(error),
-        }
+        let written = overwrite(&self.bucket, &status::key(node)?, report.encode()).await;
+        written.map(drop).map_err(|error| error.during("record_apply", node))
     }
 
     /// The last report of every node that reported within the bucket's age. From a member that is behind, a report may be the
@@ -82,7 +74,7 @@ impl<S: Store> Statuses<S> {
     /// # Errors
     /// Unknown; never a shorter list.
     pub async fn fleet(&self) -> Result<Fleet, Unknown> {
-        self.read().await.map_err(|unknown| unknown.during("fleet", self.bucket.name()))
+        self.read().await.map_err(|unknown| unknown.during("fleet", STATUS.name))
     }
 
     async fn read(&self) -> Result<Fleet, Unknown> {

@@ -97,6 +97,10 @@ impl<B: Bucket> Bucket for Counting<B> {
         self.below.age()
     }
 
+    fn value_bytes_max(&self) -> usize {
+        self.below.value_bytes_max()
+    }
+
     fn env(&self) -> &Env {
         self.below.env()
     }

@@ -242,6 +242,10 @@ impl<B: Bucket> Bucket for Faulty<B> {
         self.below.age()
     }
 
+    fn value_bytes_max(&self) -> usize {
+        self.below.value_bytes_max()
+    }
+
     fn env(&self) -> &Env {
         self.below.env()
     }

@@ -148,6 +148,10 @@ impl Bucket for MemoryBucket {
         self.age
     }
 
+    fn value_bytes_max(&self) -> usize {
+        super::VALUE_BYTES_MAX
+    }
+
     fn env(&self) -> &Env {
         &self.clock.env
     }
@@ -161,7 +165,7 @@ impl Bucket for MemoryBucket {
     }
 
     async fn put(&self, key: &Key, write: Write, expect: Expect) -> Result<Put, Error> {
-        check_value(key, &write)?;
+        check_value(self, key, &write)?;
         Ok(self.with(|state, now| {
             let stands = state.records.get(key).map_or(0, |version| version.revision);
             match expect {

@@ -35,8 +35,16 @@ pub use crate::jetstream::Values;
 pub use opening::{BucketSpec, NAME_BYTES_MAX, OpenError};
 pub use watch::Watch;
 
-/// The largest value, in bytes. The broker takes messages of 1 MiB, headers included.
+/// The largest value, in bytes, whatever a broker takes. As it is shipped it takes messages of 1 MiB, headers included.
 pub const VALUE_BYTES_MAX: usize = (1 << 20) - 1024;
+
+/// What is left to the headers of a message of a broker that is configured to take less. Those of a write are some 100 bytes.
+const HEADER_BYTES: usize = 256;
+
+/// The largest value, in bytes, where the broker takes messages of `max_payload` bytes, headers included.
+fn value_bytes_max(max_payload: usize) -> usize {
+    max_payload.saturating_sub(HEADER_BYTES).min(VALUE_BYTES_MAX)
+}
 
 /// What a write puts under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,6 +187,9 @@ pub trait Bucket: Clone + Send + Sync + 'static {
     /// The age in force: how long a record is kept after it was written.
     fn age(&self) -> Option<Duration>;
 
+    /// The largest value that it takes, in bytes: [`VALUE_BYTES_MAX`], or less where the broker takes less.
+    fn value_bytes_max(&self) -> usize;
+
     /// The clock and the randomness that it was opened with.
     fn env(&self) -> &Env;
 
@@ -191,7 +202,8 @@ pub trait Bucket: Clone + Send + Sync + 'static {
     /// Writes a key under an expectation.
     ///
     /// # Errors
-    /// A value above [`VALUE_BYTES_MAX`], before anything is sent; or unknown, which says whether the write may still land.
+    /// A value above [`Bucket::value_bytes_max`], before anything is sent; or unknown, which says whether the write may still
+    /// land.
     fn put(&self, key: &Key, write: Write, expect: Expect) -> impl Future<Output = Result<Put, Error>> + Send;
 
     /// Erases a key up to a revision, leaving no marker; a later revision stays. Answers how many revisions went.
@@ -281,16 +293,31 @@ pub trait Store: Clone + Send + Sync + 'static {
     }
 }
 
-/// The rule about values, the same on every backend.
+/// The rule about values, the same on every backend. Whoever makes several writes asks before the first of them.
 ///
 /// # Errors
-/// A value above [`VALUE_BYTES_MAX`].
-pub fn check_value(key: &Key, write: &Write) -> Result<(), BadArgument> {
+/// A value above [`Bucket::value_bytes_max`], by its record and its size.
+pub fn check_value<B: Bucket>(bucket: &B, key: &Key, write: &Write) -> Result<(), BadArgument> {
+    let most = bucket.value_bytes_max();
     match write {
-        Write::Value(value) if value.len() > VALUE_BYTES_MAX => {
-            let given = format!("{} bytes for key {key}", value.len());
-            Err(BadArgument::new("value", given, format!("at most {VALUE_BYTES_MAX} bytes")))
+        Write::Value(value) if value.len() > most => {
+            let given = format!("{} bytes for {key} in {}", value.len(), bucket.name());
+            Err(BadArgument::new("value", given, format!("at most {most} bytes")))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_leaves_room_for_its_headers() {
+        for (max_payload, most) in
+            [(1 << 20, VALUE_BYTES_MAX), (8 << 20, VALUE_BYTES_MAX), (1 << 16, 65_280), (256, 0), (0, 0)]
+        {
+            assert_eq!(value_bytes_max(max_payload), most);
+        }
     }
 }

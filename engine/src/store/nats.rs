@@ -183,6 +183,10 @@ impl Bucket for NatsBucket {
         self.age
     }
 
+    fn value_bytes_max(&self) -> usize {
+        super::value_bytes_max(self.jetstream.max_payload())
+    }
+
     fn env(&self) -> &Env {
         self.jetstream.env()
     }
@@ -201,7 +205,7 @@ impl Bucket for NatsBucket {
     }
 
     async fn put(&self, key: &Key, write: Write, expect: Expect) -> Result<Put, Error> {
-        check_value(key, &write)?;
+        check_value(self, key, &write)?;
         let expect = match expect {
             Expect::Any => None,
             Expect::At(revision) => Some(revision),

@@ -361,6 +361,10 @@ impl<B: Bucket> Bucket for Lying<B> {
         self.below.age()
     }
 
+    fn value_bytes_max(&self) -> usize {
+        self.below.value_bytes_max()
+    }
+
     fn env(&self) -> &Env {
         self.below.env()
     }

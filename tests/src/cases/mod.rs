@@ -28,3 +28,4 @@ pub mod status;
 pub mod stores;
 pub mod sweeps;
 pub mod tenures;
+pub mod values;

@@ -163,7 +163,7 @@ pub async fn a_counter_never_starts_again<S: Store>(t: Fixture<S>) {
         let lease = held(&leases, &terms(&leases, name, "n2:1")).await;
         assert_eq!(lease.epoch(), 4, "{name}: after the counter was lost");
         assert_eq!(leases.release(&lease).await.unwrap(), Release::Released);
-        let back = format!(r#"{{"resource":"{name}","epoch":2,"preferred":"n7"}}"#);
+        let back = format!(r#"{{"resource":"{name}","epoch":2,"preferred":"n7","minted":{{"by":"n9"}}}}"#);
         assert!(matches!(
             epochs.put(resource(name).key(), Write::Value(back.into()), Expect::Any).await.unwrap(),
             Put::Stored(_)
@@ -171,6 +171,13 @@ pub async fn a_counter_never_starts_again<S: Store>(t: Fixture<S>) {
         let lease = held(&leases, &terms(&leases, name, "n3:1")).await;
         assert_eq!(lease.epoch(), 5, "{name}: after the counter went back");
         assert_eq!(leases.get(&resource(name)).await.unwrap().expect("held").preferred.as_deref(), Some("n7"));
+        // The holder's own claim with another hint writes the counter too. Neither loses what a newer build keeps there.
+        let hinting = Terms { preferred: Some("n8".to_owned()), ..terms(&leases, name, "n3:1") };
+        assert_eq!(held(&leases, &hinting).await.epoch(), 5, "{name}");
+        let counter = epochs.get(resource(name).key()).await.unwrap().and_then(|version| version.value).unwrap();
+        let want = format!(r#"{{"resource":"{name}","epoch":5,"preferred":"n8","minted":{{"by":"n9"}}}}"#);
+        assert_eq!(counter, want);
+        let lease = held(&leases, &terms(&leases, name, "n3:1")).await;
         assert_eq!(leases.release(&lease).await.unwrap(), Release::Released);
         let end = format!(r#"{{"resource":"{name}","epoch":{}}}"#, u64::MAX);
         assert!(matches!(

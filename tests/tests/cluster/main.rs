@@ -11,6 +11,7 @@ mod listings;
 mod opening;
 mod outage;
 mod partition;
+mod races;
 mod recoveries;
 mod sizes;
 mod storm;

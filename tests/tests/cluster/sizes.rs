@@ -1,17 +1,21 @@
-//! Classes as large as a listing certifies, and one larger.
+//! Classes as large as a listing certifies, and one larger; and values, of a broker that takes less than others.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
-use coordproto::answer::Cause;
+use coordproto::answer::{Cause, Landing};
 use coordproto::listing::KEYS_MAX;
 use engine::broker::{Settings, SyncInterval};
+use engine::lease::Terms;
 use engine::store::nats::NatsBucket;
 use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, VALUE_BYTES_MAX, Write};
 use futures_util::stream::{self, StreamExt};
-use tests::{Brokers, class, resource};
+use tests::{Brokers, Fixture, cases, class, eventually, held, resource, terms};
 
-use crate::alone_with;
+use crate::{alone, alone_with};
 
 /// How long a listing may take, whatever its size.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -89,5 +93,48 @@ fn values_that_one_answer_does_not_carry_are_listed() {
             assert_eq!(listing.entries.len() as u64, n);
             assert!(listing.entries.iter().all(|(_, version)| version.value.as_ref() == Some(&value)));
         }
+    });
+}
+
+/// A broker that an operator has configured for messages of 64 KiB, and told so while it ran.
+#[test]
+fn what_a_broker_does_not_take_is_refused_by_record_size_and_limit() {
+    const MAX_PAYLOAD: usize = 1 << 16;
+    alone(1, async |brokers| {
+        let member = &brokers.members()[0];
+        let config = brokers.cluster.directory().join(member.name()).join("nats.conf");
+        // A lease whose record the broker takes for now.
+        let leases = brokers.leases(&brokers.store().await, &brokers.config("payload", Duration::from_secs(45))).await;
+        let ask = Terms { meta: Some("x".repeat(2 * MAX_PAYLOAD).into()), ..terms(&leases, "node:n1", "n1:1") };
+        let lease = held(&leases, &ask).await;
+        let mut config = OpenOptions::new().append(true).open(config).expect("the member's configuration");
+        writeln!(config, "max_payload: {MAX_PAYLOAD}").expect("appended");
+        let pid = member.pid().expect("it runs").to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill runs").success());
+        let store = eventually(&brokers.env, "the broker takes less", || async {
+            let store = brokers.store().await;
+            (store.jetstream().max_payload() == MAX_PAYLOAD).then_some(store)
+        })
+        .await;
+        let fixture = |prefix: &str| {
+            let (env, store, prefix) = (brokers.env.clone(), store.clone(), prefix.to_owned());
+            Fixture { env, store, prefix, replicas: 1, leaps: false }
+        };
+        let spec = BucketSpec { name: "payload".into(), age: None, raise_age: false, replicas: 1 };
+        assert_eq!(store.open(&spec).await.expect("the bucket opens").value_bytes_max(), 65_280);
+        Box::pin(cases::values::what_is_too_large_is_refused_by_record_size_and_limit(fixture("payload_above"))).await;
+        Box::pin(cases::values::a_value_at_the_limit_is_whole(fixture("payload_at"))).await;
+        assert_eq!(store.jetstream().stats().disconnects, 0, "nobody's connection was ended");
+        // One from before is ended by the first message that is too large, and then knows.
+        let told = eventually(&brokers.env, "the holder is told", || async {
+            let told = leases.renew(&mut lease.clone()).await.expect_err("the broker takes it no more");
+            matches!(told.cause, Cause::TooLarge(_)).then_some(told)
+        })
+        .await;
+        assert_eq!((told.op, &*told.resource, told.landing), ("renew", "node:n1", Landing::Settled), "{told}");
+        assert!(told.to_string().contains(" bytes for node.n1 in payload_leases"), "{told}");
+        // What a release leaves keeps what was said of the holder, so that it is as large.
+        let told = leases.release(&lease).await.expect_err("nor that");
+        assert!(matches!(told.cause, Cause::TooLarge(_)), "{told}");
     });
 }

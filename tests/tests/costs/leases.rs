@@ -1,78 +1,19 @@
-//! What the verbs of the leases cost, counted: requests and sequential round trips, on three brokers, with nobody else at it.
-//!
-//! The counts are part of the contract. They do not depend on the machine, so the table is exact, and a change of it is a
-//! change of the design.
+//! The verbs of the leases.
 
 use std::time::Duration;
 
 use coordproto::answer::Unknown;
 use coordproto::key::Class;
 use coordproto::slot::LEASES;
-use engine::jetstream::{Cost, Meter};
+use engine::jetstream::Meter;
 use engine::lease::{Claim, Lease, Leases, Release, Renew, Terms};
 use engine::store::nats::{Nats, NatsBucket};
 use engine::store::{Bucket, BucketSpec, Certified, Store};
 use tests::{Brokers, class, eventually, held, resource, terms};
-use tokio::runtime::Runtime;
 
-/// Operation, requests, round trips one after another.
-const COSTS: &[(&str, u64, u64)] = &[
-    ("claim a seat, fresh", 6, 4),
-    ("claim a seat, released", 6, 4),
-    ("claim a seat, lapsed", 6, 4),
-    ("claim a seat, the holder again", 3, 2),
-    ("claim a seat, a peer holds it", 2, 1),
-    ("claim a presence, fresh", 5, 4),
-    ("claim a presence, released", 5, 4),
-    ("claim a presence, lapsed", 5, 4),
-    ("claim a presence, the holder again", 2, 2),
-    ("claim a presence, a peer holds it", 1, 1),
-    ("claim a duty, fresh", 6, 4),
-    ("claim a duty, released", 6, 4),
-    ("claim a duty, lapsed", 6, 4),
-    ("claim a duty, the holder again", 3, 2),
-    ("claim a duty, a peer holds it", 2, 1),
-    ("claim a seat, lapsed, after a TTL without a heartbeat", 6, 4),
-    ("claim a presence, lapsed, after a TTL without a heartbeat", 6, 4),
-    ("claim a duty, lapsed, after a TTL without a heartbeat", 6, 4),
-    ("renew a seat", 1, 1),
-    ("renew a presence with a status", 1, 1),
-    ("renew a duty", 1, 1),
-    ("renew 100 seats in a burst", 100, 1),
-    ("release a seat", 1, 1),
-    ("release a presence", 1, 1),
-    ("release a duty", 1, 1),
-    ("get a seat", 1, 1),
-    ("get a presence", 1, 1),
-    ("get a duty", 2, 1),
-    ("get a free seat", 1, 1),
-    ("list 20 duties", 3, 2),
-    ("list 100 seats", 3, 2),
-    ("list 100 seats, proved by a renewal", 1, 1),
-    ("list 20 duties, proved by a renewal", 2, 1),
-    ("a barrier", 1, 1),
-    ("the hints of 100 seats", 3, 2),
-    ("ask for an older protocol", 1, 1),
-];
-
-/// The most that a claim may cost, whatever it is of and whatever it finds, as the leases promise it.
-const CLAIM_MOST: (u64, u64) = (6, 4);
-
-/// What was counted, in the order of the counting.
-#[derive(Default)]
-struct Counted(Vec<(String, Cost)>);
+use crate::Counted;
 
 impl Counted {
-    /// Measures `work` as one operation.
-    fn of<T>(&mut self, operation: impl Into<String>, work: impl Future<Output = T>) -> impl Future<Output = T> {
-        let (operation, measured) = (operation.into(), Box::pin(Meter::measure(work)));
-        async {
-            let (output, cost) = measured.await;
-            self.0.push((operation, cost));
-            output
-        }
-    }
-
     async fn held(&mut self, operation: String, leases: &Leases<Nats>, terms: &Terms) -> Lease {
         match self.of(operation, leases.claim(terms)).await.expect("a definite answer") {
             Claim::Held(lease) => lease,
@@ -81,36 +22,15 @@ impl Counted {
     }
 }
 
-#[test]
-fn every_verb_costs_exactly_what_the_table_says() {
-    let counted = Runtime::new().expect("a runtime").block_on(count());
-    let found: Vec<(&str, u64, u64)> =
-        counted.0.iter().map(|(operation, cost)| (operation.as_str(), cost.requests, cost.rounds)).collect();
-    for (operation, requests, rounds) in &found {
-        println!("    (\"{operation}\", {requests}, {rounds}),");
-    }
-    let mut want = COSTS.to_vec();
-    let mut sorted = found.clone();
-    want.sort_unstable();
-    sorted.sort_unstable();
-    assert_eq!(sorted, want, "operation, requests, rounds");
-    for (operation, requests, rounds) in found.iter().filter(|(operation, ..)| operation.starts_with("claim")) {
-        assert!(*requests <= CLAIM_MOST.0 && *rounds <= CLAIM_MOST.1, "{operation}: {requests} in {rounds}");
-    }
-}
-
-async fn count() -> Counted {
-    let mut counted = Counted::default();
-    let brokers = Brokers::start(3).await;
-    let store = brokers.store().await;
-    let leases = brokers.leases(&store, &brokers.config("costs", Duration::from_secs(45))).await;
-    claims(&mut counted, &leases).await;
-    lapsed(&mut counted, &brokers, &store).await;
-    tenures(&mut counted, &leases).await.expect("nothing is failing");
+pub(crate) async fn count(counted: &mut Counted, brokers: &Brokers, store: &Nats) {
+    let leases = brokers.leases(store, &brokers.config("costs", Duration::from_secs(45))).await;
+    counted.family("Leases");
+    claims(counted, &leases).await;
+    lapsed(counted, brokers, store).await;
+    tenures(counted, &leases).await.expect("nothing is failing");
     let spec = BucketSpec::of(&LEASES, "costs", Duration::from_secs(45), 3);
     let bucket = store.open(&spec).await.expect("the bucket opens");
-    reads(&mut counted, &leases, &bucket).await.expect("nothing is failing");
-    counted
+    reads(counted, &leases, &bucket).await.expect("nothing is failing");
 }
 
 const KINDS: [(&str, &str); 3] = [("seat", "seat:a"), ("presence", "node:a"), ("duty", "worker:a")];

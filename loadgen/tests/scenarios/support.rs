@@ -182,6 +182,11 @@ pub(crate) fn no_anomaly(report: &Value) {
         "listing_double",
         "listing_old",
         "seats_not_held",
+        "winners_doubled",
+        "winners_missing",
+        "records_wrong",
+        "valve_wrong",
+        "spend_off",
         "ops_unsettled",
     ];
     let none: serde_json::Map<String, Value> = kinds.map(|kind| (kind.to_owned(), 0.into())).into_iter().collect();

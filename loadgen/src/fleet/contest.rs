@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::node::attempt;
-use super::{ContestOps, Context};
 use super::plan::Plan;
+use super::{ContestOps, Context};
 use crate::recorder::Outcome;
 use crate::stop::Stop;
 use crate::timer::Timer;

@@ -50,7 +50,9 @@ pub(super) async fn cool<S: Store>(ctx: &Context<S>, node: &Node<S>, number: u64
 /// What a write of the state log asks before it is made: every floor that is published.
 pub(super) async fn floors<S: Store>(ctx: &Context<S>, node: &Node<S>) {
     let began = ctx.env.now();
-    let Ok(floors) = ctx.ask("positions_floor/list", began, |_| true, node.positions.floors.list()).await else { return };
+    let Ok(floors) = ctx.ask("positions_floor/list", began, |_| true, node.positions.floors.list()).await else {
+        return;
+    };
     let rows: Vec<_> = floors.into_iter().map(|row| (row.record.domain, row.record.floor)).collect();
     let verdict = ctx.accounts.rolls.lock().listed("positions_floor/list", began, &rows);
     ctx.judge(verdict, "floors");

@@ -19,7 +19,7 @@ use futures_util::future::{join, join_all};
 
 use super::account::{Rising, Verdict, Wrong, holds, judged};
 use super::context::{Context, instant, number as of_instant, said};
-use super::lives::Life;
+use super::lives::{Life, first_written};
 use super::node::Node;
 use super::operators;
 use super::shelves::{Shelf, Told, changed, of_pins, pins};
@@ -200,18 +200,7 @@ pub(super) async fn rebase<S: Store>(ctx: &Context<S>, number: u64, due: Mono) {
     };
     let values = [record.next().0, record.next().0];
     let (one, other) = join(write(nodes[0], values[0], 0), write(nodes[1], values[1], 0)).await;
-    judge(judged(&[said(&one, done), said(&other, done)], false));
-    let answers = [(values[0], one), (values[1], other)];
-    for (value, answer) in &answers {
-        if let Ok(Told::Done(revision)) = answer {
-            judge(record.stored(*value, *revision));
-        }
-    }
-    for (value, answer) in &answers {
-        if let Ok(Told::Stands(stands)) = answer {
-            judge(record.refused(*value, 0, *stands));
-        }
-    }
+    judge(first_written(&mut record, &[(values[0], one), (values[1], other)]));
     if let Ok(stands) = read(nodes[1], ctx.env.now()).await {
         judge(record.told(stands));
     }
@@ -236,7 +225,7 @@ pub(super) async fn collection<S: Store>(ctx: &Context<S>, number: u64, due: Mon
         ctx.judge(found.told((value, value)), "collection");
     }
     ctx.give_back("collection", found);
-    agree(ctx, node, if number % 2 == 0 { BACKEND } else { "s3:elsewhere" }).await;
+    agree(ctx, node, if number.is_multiple_of(2) { BACKEND } else { "s3:elsewhere" }).await;
 }
 
 /// A node boots, and is told where the company's files are: where the first one said.

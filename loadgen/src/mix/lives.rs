@@ -10,7 +10,7 @@ use engine::env::Mono;
 use engine::store::Store;
 use futures_util::future::join;
 
-use super::account::{Rising, Verdict, Wrong, holds, judged};
+use super::account::{Rising, Said, Verdict, Wrong, holds, judged};
 use super::context::{Context, said};
 use super::node::Node;
 use super::shelves::{Shelf, Told};
@@ -65,20 +65,8 @@ impl<S: Store> Life<'_, S> {
             ctx.ask(names.create, due, done, shelf.create(other, key, numbers[1])),
         )
         .await;
-        self.judge(judged(&[said(&first, done), said(&second, done)], false));
         let answers = [(numbers[0], first), (numbers[1], second)];
-        for (number, answer) in &answers {
-            if let Ok(Told::Done(revision)) = answer {
-                let stored = record.stored(*number, *revision);
-                self.judge(stored);
-            }
-        }
-        for (number, answer) in &answers {
-            if let Ok(Told::Stands(stands)) = answer {
-                let refused = record.refused(*number, 0, *stands);
-                self.judge(refused);
-            }
-        }
+        self.judge(first_written(record, &answers));
         let stands = record.stands().1 > 0;
         if stands {
             ctx.accounts.rolls.lock().stands(names.list, key, ctx.env.now());
@@ -136,4 +124,22 @@ impl<S: Store> Life<'_, S> {
         record.removed();
         first.is_ok() && second.is_ok()
     }
+}
+
+/// Judges what was told to those who wrote the first number of a record at once: one wins, and everybody else is told of it.
+pub(super) fn first_written<E>(record: &mut Rising, answers: &[(u64, Result<Told, E>)]) -> Verdict {
+    let done = |told: &Told| matches!(told, Told::Done(_));
+    let told: Vec<Said> = answers.iter().map(|(_, answer)| said(answer, done)).collect();
+    judged(&told, false)?;
+    for (number, answer) in answers {
+        if let Ok(Told::Done(revision)) = answer {
+            record.stored(*number, *revision)?;
+        }
+    }
+    for (number, answer) in answers {
+        if let Ok(Told::Stands(stands)) = answer {
+            record.refused(*number, 0, *stands)?;
+        }
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use engine::env::Env;
 use engine::lease::{Config, Leases};
+use engine::slots::Settings;
 use engine::slots::budgets::Budgets;
 use engine::slots::channels::Channels;
 use engine::slots::claims::DeliveryClaims;
@@ -21,7 +22,6 @@ use engine::slots::rebases::Rebases;
 use engine::slots::sandbox_runs::SandboxRuns;
 use engine::slots::secrets::Secrets;
 use engine::slots::status::Statuses;
-use engine::slots::Settings;
 use engine::store::{OpenError, Store};
 
 /// One node.

@@ -206,13 +206,11 @@ pub(super) async fn surface<S: Store>(ctx: &Context<S>, number: u64, _due: Mono)
 pub(super) async fn upkeep<S: Store>(ctx: &Context<S>, node: &Node<S>, due: Mono) {
     for (name, open) in [("channels/open_list", true), (CHANNELS, false)] {
         let began = if open { due } else { ctx.env.now() };
-        let listed = async {
-            if open { node.channels.open_channels().await } else { node.channels.all_channels().await }
-        };
+        let listed =
+            async { if open { node.channels.open_channels().await } else { node.channels.all_channels().await } };
         if let Ok(all) = ctx.ask(name, began, |_| true, listed).await {
-            let row = |listed: engine::slots::channels::ListedChannel| {
-                (listed.channel.id, listed.channel.record.messages)
-            };
+            let row =
+                |listed: engine::slots::channels::ListedChannel| (listed.channel.id, listed.channel.record.messages);
             let rows: Vec<_> = all.into_iter().map(row).collect();
             let verdict = ctx.accounts.rolls.lock().listed(CHANNELS, began, &rows);
             ctx.judge(verdict, name);

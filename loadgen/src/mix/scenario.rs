@@ -78,9 +78,8 @@ impl Scenario for Mix {
 
     fn params(&self, came_to: &CameTo) -> Vec<(&'static str, Value)> {
         let params = &self.params;
-        let in_all = |stream: Stream| {
-            (stream.name.to_owned(), stream.in_all(params.seats, params.nodes()).to_string().into())
-        };
+        let in_all =
+            |stream: Stream| (stream.name.to_owned(), stream.in_all(params.seats, params.nodes()).to_string().into());
         vec![
             ("seats", params.seats.into()),
             ("nodes", params.nodes().into()),
@@ -123,7 +122,13 @@ fn in_all(report: &Report) -> Option<String> {
     let rate = |count: u64| per_second(count, report.duration_ns);
     let requests = requests.round() as u64;
     (operations > 0).then(|| {
-        format!("{} operations, {}; {} requests to the brokers, {}", count(operations), rate(operations), count(requests), rate(requests))
+        format!(
+            "{} operations, {}; {} requests to the brokers, {}",
+            count(operations),
+            rate(operations),
+            count(requests),
+            rate(requests)
+        )
     })
 }
 

@@ -89,9 +89,7 @@ impl Shelf {
                 "positions_maintenance/close",
                 "positions_maintenance/list",
             ),
-            Shelf::Acks => {
-                ("positions_acks/acknowledge", None, None, "positions_acks/forget", "positions_acks/list")
-            }
+            Shelf::Acks => ("positions_acks/acknowledge", None, None, "positions_acks/forget", "positions_acks/list"),
         };
         Names { create, get, change, remove, list }
     }
@@ -185,7 +183,9 @@ impl Shelf {
     /// Every record: its key and its number.
     pub(super) async fn list<S: Store>(self, node: &Node<S>) -> Result<Vec<(String, u64)>, Error> {
         Ok(match self {
-            Shelf::Runs => node.runs.list().await?.into_iter().map(|run| (run_of(&run).0, run.turn)).map(pair).collect(),
+            Shelf::Runs => {
+                node.runs.list().await?.into_iter().map(|run| (run_of(&run).0, run.turn)).map(pair).collect()
+            }
             Shelf::Mailboxes => {
                 let all = node.mailboxes.list().await?.into_iter();
                 all.map(|mailbox| (mailbox_of(&mailbox).0, mailbox.handle)).map(pair).collect()

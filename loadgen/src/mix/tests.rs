@@ -56,7 +56,9 @@ async fn a_right_store_is_found_right_and_every_family_had_its_part() {
     assert_eq!(missing, [] as [&str; 0], "what the mix never does");
     let without = |counts: Counts| counts.of(Outcome::Unknown) + counts.of(Outcome::Error) + counts.dropped();
     assert_eq!(all(&snapshot, without).values().sum::<u64>(), 0, "{:?}", all(&snapshot, without));
-    assert!(snapshot.iter().all(|op| op.measured.lateness.max().is_none_or(|late| late.is_zero())), "nothing is late");
+    // The clock of a test counts whole milliseconds.
+    let late = |op: &&Snapshot| op.measured.lateness.max().is_some_and(|late| late > S / 1_000);
+    assert_eq!(snapshot.iter().filter(late).map(|op| op.name).collect::<Vec<_>>(), [] as [&str; 0]);
 }
 
 /// What the table says is what happens: so many of each in the measured time.
@@ -153,6 +155,8 @@ enum Lie {
     Dropped,
     /// A listing lacks it.
     Hidden,
+    /// A removal is told to be stored, and is not.
+    Kept,
     /// A removal that nobody who watches hears of.
     Unheard,
 }
@@ -170,12 +174,12 @@ async fn every_lie_fails_the_run_under_its_own_name() {
         ((Lie::Ungated, "rebases", ""), "winners_doubled"),
         ((Lie::Blind, "rebases", ""), "records_wrong"),
         ((Lie::Ungated, "channels", ""), "winners_doubled"),
-        ((Lie::Blind, "channels", ""), "records_wrong"),
+        ((Lie::Dropped, "channels", ""), "records_wrong"),
         ((Lie::Hidden, "channels", ""), "listing_short"),
-        ((Lie::Ungated, "follows", ""), "winners_doubled"),
+        ((Lie::Kept, "follows", ""), "winners_doubled"),
         ((Lie::Blind, "follows", ""), "records_wrong"),
         ((Lie::Ungated, "sandbox_runs", ""), "winners_doubled"),
-        ((Lie::Old, "sandbox_runs", ""), "records_wrong"),
+        ((Lie::Dropped, "sandbox_runs", ""), "records_wrong"),
         ((Lie::Hidden, "sandbox_runs", ""), "listing_short"),
         ((Lie::Ungated, "mailboxes", ""), "winners_doubled"),
         ((Lie::Hidden, "mailboxes", "s00007"), "listing_short"),
@@ -185,13 +189,13 @@ async fn every_lie_fails_the_run_under_its_own_name() {
         ((Lie::Dropped, "rate", ""), "valve_wrong"),
         ((Lie::Dropped, "budgets", "org"), "spend_off"),
         ((Lie::Dropped, "budgets", "seat"), "spend_off"),
-        ((Lie::Old, "budgets", "seat"), "spend_off"),
-        ((Lie::Old, "config", "pointer"), "records_wrong"),
+        ((Lie::Blind, "budgets", "seat"), "spend_off"),
+        ((Lie::Dropped, "config", "pointer"), "records_wrong"),
         ((Lie::Ungated, "config", "pointer"), "winners_doubled"),
         ((Lie::Blind, "secrets", ""), "records_wrong"),
         ((Lie::Old, "secrets", ""), "records_wrong"),
         ((Lie::Hidden, "secrets", "SECRET_39"), "listing_short"),
-        ((Lie::Hidden, "integrations", "connected"), "listing_short"),
+        ((Lie::Hidden, "integrations", "surface1"), "listing_short"),
         ((Lie::Hidden, "cooldowns", ""), "listing_short"),
         ((Lie::Hidden, "status", "n001"), "listing_short"),
         ((Lie::Old, "objects", "collection"), "records_wrong"),
@@ -268,13 +272,14 @@ impl<B: Bucket> Bucket for Lying<B> {
     }
 
     async fn put(&self, key: &Key, write: Write, expect: Expect) -> Result<Put, Error> {
-        if self.lies(Lie::Dropped, key) && self.fourth() {
+        let removal = matches!(write, Write::Removal);
+        let unheard = removal && self.lies(Lie::Unheard, key);
+        let dropped = self.lies(Lie::Dropped, key) && self.fourth();
+        if unheard || dropped || removal && self.lies(Lie::Kept, key) {
             let stands = self.below.read(key, self.deadline()).await?;
-            return Ok(Put::Stored(stands.map_or(1, |version| version.revision + 1)));
-        }
-        if self.lies(Lie::Unheard, key) && matches!(write, Write::Removal) {
-            let stands = self.below.read(key, self.deadline()).await?;
-            self.below.purge(key, u64::MAX).await?;
+            if unheard {
+                self.below.purge(key, u64::MAX).await?;
+            }
             return Ok(Put::Stored(stands.map_or(1, |version| version.revision + 1)));
         }
         let fresh = expect == Expect::At(0);

@@ -19,9 +19,9 @@ use futures_util::future::{join, join_all};
 
 use super::account::{Wrong, holds};
 use super::context::{Context, instant};
-use super::{company, operators};
 use super::shelves::changed;
 use super::streams::Share;
+use super::{company, operators};
 use crate::fleet;
 
 /// The logs that a node applies, and the trim trims.

@@ -64,13 +64,13 @@ impl<'a, S: Store> Turn<'a, S> {
     /// The turn of a number. Which seat takes it is drawn from the seed.
     pub(super) fn new(ctx: &'a Context<S>, number: u64, due: Mono) -> Turn<'a, S> {
         let seat = Env::seeded(ctx.seed.wrapping_add(number)).below(ctx.seats as u64);
-        let capped = seat % Share::CAPPED == 0;
+        let capped = seat.is_multiple_of(Share::CAPPED);
         let handle = handle(usize::try_from(seat).unwrap_or(usize::MAX));
         Turn { ctx, number, due, handle, own: ctx.node(seat), other: ctx.node(seat + 1 + number), capped }
     }
 
     fn is_one_of(&self, share: u64) -> bool {
-        self.number % share == 0
+        self.number.is_multiple_of(share)
     }
 
     /// Takes it.
@@ -150,7 +150,7 @@ impl<'a, S: Store> Turn<'a, S> {
         let takes = if self.is_one_of(Share::BURST) { LIMIT + 2 } else { 1 };
         let due = ctx.env.now();
         let all = (0..takes).map(async |take| {
-            let node = if take % 2 == 0 { self.own } else { self.other };
+            let node = if take.is_multiple_of(2) { self.own } else { self.other };
             let now = ctx.wall();
             let window = (self.handle.clone(), window_start(now, WINDOW).unwrap_or(now));
             ctx.accounts.valve.lock().taking(&window, ctx.env.now());
@@ -232,7 +232,8 @@ impl<'a, S: Store> Turn<'a, S> {
             }
         };
         let charged = async {
-            for round in 0..ROUNDS {
+            // Each is charged when its reply is there.
+            for round in 1..=ROUNDS {
                 let due = self.due + ROUND * round;
                 if ctx.over_by(due).await {
                     return false;

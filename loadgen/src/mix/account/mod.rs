@@ -59,16 +59,18 @@ impl Found {
     pub(super) fn count(&self, verdict: Verdict, about: impl Display) {
         let Err(wrong) = verdict else { return };
         tracing::error!(?wrong, %about, "mix_answer_wrong");
-        self.0.found(|found| *match wrong {
-            Wrong::WinnersDoubled => &mut found.winners_doubled,
-            Wrong::WinnersMissing => &mut found.winners_missing,
-            Wrong::RecordsWrong => &mut found.records_wrong,
-            Wrong::ValveWrong => &mut found.valve_wrong,
-            Wrong::SpendOff => &mut found.spend_off,
-            Wrong::ListingShort => &mut found.listing_short,
-            Wrong::ListingDouble => &mut found.listing_double,
-            Wrong::Unsettled => &mut found.ops_unsettled,
-        } += 1);
+        self.0.found(|found| {
+            *match wrong {
+                Wrong::WinnersDoubled => &mut found.winners_doubled,
+                Wrong::WinnersMissing => &mut found.winners_missing,
+                Wrong::RecordsWrong => &mut found.records_wrong,
+                Wrong::ValveWrong => &mut found.valve_wrong,
+                Wrong::SpendOff => &mut found.spend_off,
+                Wrong::ListingShort => &mut found.listing_short,
+                Wrong::ListingDouble => &mut found.listing_double,
+                Wrong::Unsettled => &mut found.ops_unsettled,
+            } += 1
+        });
     }
 }
 

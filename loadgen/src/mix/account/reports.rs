@@ -59,7 +59,8 @@ mod tests {
             reports.sending(node, epoch);
             reports.acknowledged(node, start + S * at, start + S * at);
         }
-        let read = |from: u32, to: u32, rows: &[(&str, u64)]| reports.read((start + S * from, start + S * to), S * 60, rows);
+        let read =
+            |from: u32, to: u32, rows: &[(&str, u64)]| reports.read((start + S * from, start + S * to), S * 60, rows);
         assert_eq!(read(15, 16, &[("a", 2), ("b", 2)]), Ok(()));
         assert_eq!(read(15, 16, &[("a", 1), ("b", 2), ("late", 2)]), Ok(()), "a member may be behind");
         assert_eq!(read(15, 16, &[("a", 2)]), Err(Wrong::ListingShort));

@@ -78,7 +78,7 @@ pub(super) async fn channel<S: Store>(ctx: &Context<S>, number: u64, [asker, ask
     ctx.accounts.rolls.lock().stands(CHANNELS, &id, ctx.env.now());
     if let Ok(found) = ctx.ask("channels/get", ctx.env.now(), Option::is_some, asked.channels.get(&id)).await {
         let is_open = found.is_some_and(|channel| channel.record.is_open() && channel.record.messages == 0);
-        judge(holds(is_open, Wrong::RecordsWrong));
+        judge(holds(is_open, Wrong::Record));
     }
     if ctx.over_by(due + CONVERSATION / 2).await {
         return;
@@ -92,7 +92,7 @@ pub(super) async fn channel<S: Store>(ctx: &Context<S>, number: u64, [asker, ask
     let certainly = u64::from(one.is_ok()) + u64::from(other.is_ok());
     for told in [one, other].into_iter().flatten() {
         let counted = matches!(&told, Count::Counted(channel) if (1..=2).contains(&channel.record.messages));
-        judge(holds(counted, Wrong::RecordsWrong));
+        judge(holds(counted, Wrong::Record));
     }
     if ctx.over_by(due + CONVERSATION).await {
         return;
@@ -119,9 +119,9 @@ async fn close<S: Store>(ctx: &Context<S>, id: &str, [asker, asked]: [&Node<S>; 
         };
         let (one, other) = (told(one), told(other));
         let counted = one.as_ref().is_some_and(|record| (messages..=2).contains(&record.messages));
-        judge(holds(one == other && counted, Wrong::RecordsWrong));
+        judge(holds(one == other && counted, Wrong::Record));
         let late = asked.channels.count_message(id);
         let late = ctx.ask("channels/count", ctx.env.now(), |told| matches!(told, Count::Counted(_)), late).await;
-        judge(holds(!matches!(late, Ok(Count::Counted(_))), Wrong::RecordsWrong));
+        judge(holds(!matches!(late, Ok(Count::Counted(_))), Wrong::Record));
     }
 }

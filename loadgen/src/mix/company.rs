@@ -79,7 +79,7 @@ pub(super) async fn raise<S: Store, F>(
             record.stored(number, revision)
         }
         Ok(Told::Stands(stands)) => record.refused(number, over, stands),
-        Ok(Told::Absent) => holds(over == 0, Wrong::RecordsWrong),
+        Ok(Told::Absent) => holds(over == 0, Wrong::Record),
         Err(_) => Ok(()),
     };
     ctx.judge(verdict, key);
@@ -152,7 +152,7 @@ pub(super) async fn resize<S: Store>(ctx: &Context<S>, number: u64, due: Mono) {
         let forgotten = |told: &Forget| *told == Forget::Forgotten;
         let told = ctx.ask("positions_admitted/forget", ctx.env.now(), forgotten, forget).await;
         let verdict = match told {
-            Ok(told) => holds(told == Forget::Forgotten, Wrong::RecordsWrong),
+            Ok(told) => holds(told == Forget::Forgotten, Wrong::Record),
             Err(_) => return,
         };
         ctx.judge(verdict, format_args!("admission of {}", node.id));
@@ -233,7 +233,7 @@ pub(super) async fn agree<S: Store>(ctx: &Context<S>, node: &Node<S>, own: &str)
     let agree = node.objects.agree_backend(own);
     let told = ctx.ask("objects/agree", ctx.env.now(), |told| told == own, agree).await;
     if let Ok(told) = told {
-        ctx.judge(holds(told == BACKEND, Wrong::RecordsWrong), format_args!("backend of {}", node.id));
+        ctx.judge(holds(told == BACKEND, Wrong::Record), format_args!("backend of {}", node.id));
     }
 }
 
@@ -282,7 +282,7 @@ async fn mailbox<S: Store>(ctx: &Context<S>, node: &Node<S>, handle: &str) {
     let created = Shelf::Mailboxes.create(node, handle, first);
     let told = ctx.ask(names.create, ctx.env.now(), |told| matches!(told, Told::Done(_)), created).await;
     if let Ok(told) = told {
-        ctx.judge(holds(matches!(told, Told::Done(_)), Wrong::RecordsWrong), handle);
+        ctx.judge(holds(matches!(told, Told::Done(_)), Wrong::Record), handle);
         ctx.accounts.rolls.lock().stands(names.list, handle, ctx.env.now());
     }
 }

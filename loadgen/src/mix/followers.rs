@@ -33,7 +33,7 @@ pub(super) async fn follow<S: Store>(ctx: Arc<Context<S>>, index: usize) {
             News::Changed(key, paused) => {
                 // A change before the first answer would be one of nothing.
                 let Some(heard) = heard.as_mut() else {
-                    ctx.judge(Err(Wrong::RecordsWrong), format_args!("a change before all at {}", ctx.nodes[index].id));
+                    ctx.judge(Err(Wrong::Record), format_args!("a change before all at {}", ctx.nodes[index].id));
                     continue;
                 };
                 match (seat_pause::handle(&key), paused) {
@@ -63,7 +63,7 @@ pub(super) async fn settled<S: Store>(ctx: &Context<S>) {
         ctx.env.sleep(LOOK).await;
     }
     for index in behind() {
-        ctx.judge(holds(false, Wrong::RecordsWrong), format_args!("pauses that {} heard of", ctx.nodes[index].id));
+        ctx.judge(holds(false, Wrong::Record), format_args!("pauses that {} heard of", ctx.nodes[index].id));
     }
 }
 

@@ -98,7 +98,7 @@ impl<S: Store> Life<'_, S> {
                 Ok(Told::Done(revision)) if record.stands().1 == seen => record.stored(number, revision),
                 Ok(Told::Done(_)) => Err(Wrong::WinnersDoubled),
                 Ok(Told::Stands(stands)) => record.refused(number, seen, stands),
-                Ok(Told::Absent) => Err(Wrong::RecordsWrong),
+                Ok(Told::Absent) => Err(Wrong::Record),
                 Err(_) => return false,
             };
             self.judge(verdict);
@@ -120,7 +120,7 @@ impl<S: Store> Life<'_, S> {
         self.judge(judged(&[said(&first, done), said(&second, done)], false));
         // Nobody else writes it, so whoever came too late finds nothing.
         let other_stands = [&first, &second].iter().any(|answer| matches!(answer, Ok(Told::Stands(_))));
-        self.judge(holds(!other_stands, Wrong::RecordsWrong));
+        self.judge(holds(!other_stands, Wrong::Record));
         record.removed();
         first.is_ok() && second.is_ok()
     }

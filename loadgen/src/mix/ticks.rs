@@ -164,5 +164,6 @@ pub(super) async fn custody<S: Store>(ctx: &Context<S>, number: u64, due: Mono) 
     }
     let keepers: BTreeSet<_> = told.into_iter().flatten().collect();
     let claimed = keepers.iter().all(|keeper| [number, number + 1].iter().any(|n| ctx.node(*n).id == *keeper));
-    ctx.judge(holds(keepers.len() <= 1, Wrong::WinnersDoubled).and(holds(claimed, Wrong::RecordsWrong)), batch);
+    ctx.judge(holds(keepers.len() <= 1, Wrong::WinnersDoubled), &batch);
+    ctx.judge(holds(claimed, Wrong::Record), &batch);
 }

@@ -92,14 +92,14 @@ impl<'a, S: Store> Turn<'a, S> {
         }
         let detail = format!("turn {}", self.number);
         let recorded = self.record(&detail).await;
-        self.judge(holds(recorded != Some(Recorded::Before), Wrong::RecordsWrong), "recorded");
+        self.judge(holds(recorded != Ok(Recorded::Before), Wrong::Record), "recorded");
         if again {
             // It comes once more, after the turn: to a node that has to find out that it was worked.
             self.seen_again().await;
-            if recorded == Some(Recorded::First) {
+            if recorded == Ok(Recorded::First) {
                 self.worked(Some(&detail)).await;
                 let second = self.record("once more").await;
-                self.judge(holds(second != Some(Recorded::First), Wrong::WinnersDoubled), "recorded again");
+                self.judge(holds(second != Ok(Recorded::First), Wrong::WinnersDoubled), "recorded again");
             }
         }
         if self.is_one_of(Share::CHAT) {
@@ -110,7 +110,7 @@ impl<'a, S: Store> Turn<'a, S> {
                 self.own.claims.release(&attempt).await
             });
             let released = released.await;
-            self.judge(holds(!matches!(released, Ok(Release::NotHeld)), Wrong::RecordsWrong), "claim");
+            self.judge(holds(!matches!(released, Ok(Release::NotHeld)), Wrong::Record), "claim");
         }
     }
 
@@ -171,17 +171,14 @@ impl<'a, S: Store> Turn<'a, S> {
         let told = ctx.ask("ledger/worked", ctx.env.now(), |worked: &Worked| worked.contains(&key), asked).await;
         if let Ok(worked) = told {
             let detail = worked.records().get(&key).map(|record| record.detail.as_str());
-            self.judge(holds(detail == recorded, Wrong::RecordsWrong), "ledger");
+            self.judge(holds(detail == recorded, Wrong::Record), "ledger");
         }
     }
 
-    async fn record(&self, detail: &str) -> Option<Recorded> {
+    async fn record(&self, detail: &str) -> Result<Recorded, Error> {
         let (ctx, key) = (self.ctx, self.key());
         let record = self.own.ledger.record(&self.handle, &key, detail, ctx.wall());
-        match ctx.ask("ledger/record", ctx.env.now(), |told| *told == Recorded::First, record).await {
-            Ok(recorded) => Some(recorded),
-            Err(_) => None,
-        }
+        ctx.ask("ledger/record", ctx.env.now(), |told| *told == Recorded::First, record).await
     }
 
     fn key(&self) -> String {
@@ -319,7 +316,7 @@ impl<'a, S: Store> Turn<'a, S> {
         let asked = self.other.follows.following(&thread);
         let told = ctx.ask("follows/following", ctx.env.now(), |told| *told == Following::Yes, asked).await;
         if let Ok(told) = told {
-            self.judge(holds((told == Following::Yes) == expected, Wrong::RecordsWrong), "thread");
+            self.judge(holds((told == Following::Yes) == expected, Wrong::Record), "thread");
         }
     }
 

@@ -35,7 +35,7 @@ impl Activated {
     /// It was told that it made `target` current, when `before` was the newest epoch as it was sent.
     pub(in super::super) fn activated(&mut self, before: u64, revision: &str, target: &Target) -> Verdict {
         let fresh = target.epoch > before && self.won.insert(target.epoch);
-        holds(fresh && target.revision == revision, Wrong::RecordsWrong)?;
+        holds(fresh && target.revision == revision, Wrong::Record)?;
         self.told(before, Some(target))
     }
 
@@ -48,20 +48,20 @@ impl Activated {
     /// The pointer was told to be this, when `before` was the newest epoch as it was asked for.
     pub(in super::super) fn told(&mut self, before: u64, target: Option<&Target>) -> Verdict {
         let Some(Target { revision, epoch, activated_at, .. }) = target else {
-            return holds(before == 0, Wrong::RecordsWrong);
+            return holds(before == 0, Wrong::Record);
         };
-        holds(*epoch >= before && self.sent.contains_key(revision), Wrong::RecordsWrong)?;
+        holds(*epoch >= before && self.sent.contains_key(revision), Wrong::Record)?;
         let (known, at) = self.known.entry(*epoch).or_insert_with(|| (revision.clone(), *activated_at));
-        holds(known == revision && at == activated_at, Wrong::RecordsWrong)?;
+        holds(known == revision && at == activated_at, Wrong::Record)?;
         let earlier = self.known.range(..epoch).next_back().is_none_or(|(_, (_, at))| at < activated_at);
         let later = self.known.range(epoch + 1..).next().is_none_or(|(_, (_, at))| at > activated_at);
-        holds(earlier && later, Wrong::RecordsWrong)
+        holds(earlier && later, Wrong::Record)
     }
 
     /// The body of a revision was told to be this.
     pub(in super::super) fn body(&self, revision: &str, body: &Bytes) -> Verdict {
         let sent = self.sent.get(revision).is_some_and(|bodies| bodies.contains(body));
-        holds(sent && !self.lost.contains(body), Wrong::RecordsWrong)
+        holds(sent && !self.lost.contains(body), Wrong::Record)
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    const WRONG: Verdict = Err(Wrong::RecordsWrong);
+    const WRONG: Verdict = Err(Wrong::Record);
 
     fn target(revision: &str, epoch: u64, second: i64) -> Target {
         let at = |second| Timestamp::from_second(second).unwrap();

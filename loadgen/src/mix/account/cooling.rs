@@ -41,7 +41,7 @@ impl Cooling {
         let instants = self.0.entry(credential.to_owned()).or_default();
         instants.acknowledged = instants.acknowledged.max(Some(until));
         instants.since.get_or_insert(now);
-        holds(instants.said.contains(&until) && Some(until) >= before && until >= asked, Wrong::RecordsWrong)
+        holds(instants.said.contains(&until) && Some(until) >= before && until >= asked, Wrong::Record)
     }
 
     /// Judges a reading of what cools at `at`, which began at `began`. Of a member that is behind it may have an earlier
@@ -49,7 +49,7 @@ impl Cooling {
     pub(in super::super) fn read(&self, began: Mono, at: Timestamp, rows: &[(String, Timestamp)]) -> Verdict {
         for (credential, until) in rows {
             let said = self.0.get(credential).is_some_and(|instants| instants.said.contains(until));
-            holds(said && *until > at, Wrong::RecordsWrong)?;
+            holds(said && *until > at, Wrong::Record)?;
         }
         let due = |instants: &Instants| {
             instants.since.is_some_and(|since| since < began) && instants.said.iter().all(|until| *until > at)
@@ -71,7 +71,7 @@ mod tests {
     fn the_later_instant_stays_and_is_read() {
         let start = Env::seeded(1).now();
         let second = |second| Timestamp::from_second(second).unwrap();
-        let (wrong, short) = (Err(Wrong::RecordsWrong), Err(Wrong::ListingShort));
+        let (wrong, short) = (Err(Wrong::Record), Err(Wrong::ListingShort));
         let mut cooling = Cooling::default();
         assert_eq!(cooling.saying("a", second(100)), None);
         assert_eq!(cooling.told("a", (None, second(100)), second(100), start), Ok(()));

@@ -34,8 +34,8 @@ pub(super) use valve::Valve;
 pub(super) enum Wrong {
     WinnersDoubled,
     WinnersMissing,
-    RecordsWrong,
-    ValveWrong,
+    Record,
+    Valve,
     SpendOff,
     ListingShort,
     ListingDouble,
@@ -63,8 +63,8 @@ impl Found {
             *match wrong {
                 Wrong::WinnersDoubled => &mut found.winners_doubled,
                 Wrong::WinnersMissing => &mut found.winners_missing,
-                Wrong::RecordsWrong => &mut found.records_wrong,
-                Wrong::ValveWrong => &mut found.valve_wrong,
+                Wrong::Record => &mut found.records_wrong,
+                Wrong::Valve => &mut found.valve_wrong,
                 Wrong::SpendOff => &mut found.spend_off,
                 Wrong::ListingShort => &mut found.listing_short,
                 Wrong::ListingDouble => &mut found.listing_double,

@@ -36,7 +36,7 @@ impl Reports {
         let mut seen = HashSet::new();
         for (node, epoch) in rows {
             holds(seen.insert(*node), Wrong::ListingDouble)?;
-            holds(self.0.get(*node).is_some_and(|told| told.sent.contains(epoch)), Wrong::RecordsWrong)?;
+            holds(self.0.get(*node).is_some_and(|told| told.sent.contains(epoch)), Wrong::Record)?;
         }
         let due = |told: &Told| told.last.is_some_and(|(sent, there)| there < began && sent + age > ended);
         holds(self.0.iter().all(|(node, told)| !due(told) || seen.contains(node.as_str())), Wrong::ListingShort)
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(read(15, 16, &[("a", 2)]), Err(Wrong::ListingShort));
         assert_eq!(read(69, 70, &[("late", 2)]), Ok(()), "the others may be gone");
         assert_eq!(read(15, 16, &[("a", 2), ("b", 2), ("a", 1)]), Err(Wrong::ListingDouble));
-        assert_eq!(read(15, 16, &[("a", 3), ("b", 2)]), Err(Wrong::RecordsWrong));
-        assert_eq!(read(15, 16, &[("a", 2), ("b", 2), ("x", 2)]), Err(Wrong::RecordsWrong));
+        assert_eq!(read(15, 16, &[("a", 3), ("b", 2)]), Err(Wrong::Record));
+        assert_eq!(read(15, 16, &[("a", 2), ("b", 2), ("x", 2)]), Err(Wrong::Record));
     }
 }

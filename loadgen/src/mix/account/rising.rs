@@ -30,13 +30,13 @@ impl Rising {
     /// The write of this number was stored, at this revision.
     pub(in super::super) fn stored(&mut self, number: u64, revision: u64) -> Verdict {
         let (_, before) = std::mem::replace(&mut self.stands, (number, revision));
-        holds(revision > before, Wrong::RecordsWrong)
+        holds(revision > before, Wrong::Record)
     }
 
     /// The write of this number over this revision was told that it lost, and what stands instead.
     pub(in super::super) fn refused(&mut self, number: u64, over: u64, stands: (u64, u64)) -> Verdict {
         self.lost.push(number);
-        holds(stands.1 != over, Wrong::RecordsWrong)?;
+        holds(stands.1 != over, Wrong::Record)?;
         self.told(stands)
     }
 
@@ -46,7 +46,7 @@ impl Rising {
         let sent = (least..=self.sent).contains(&number) && !self.lost.contains(&number);
         let may = sent && (number == 0 || number > self.gone);
         // One revision is one number.
-        holds(may && revision >= before && (number == least) == (revision == before), Wrong::RecordsWrong)?;
+        holds(may && revision >= before && (number == least) == (revision == before), Wrong::Record)?;
         self.stands = (number, revision);
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Rising {
 mod tests {
     use super::*;
 
-    const WRONG: Verdict = Err(Wrong::RecordsWrong);
+    const WRONG: Verdict = Err(Wrong::Record);
 
     /// The second of two writes stands, at revision 7.
     fn second() -> Rising {

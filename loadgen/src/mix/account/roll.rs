@@ -46,7 +46,7 @@ impl Rolls {
         let mut seen = BTreeSet::new();
         for (key, value) in rows {
             holds(seen.insert(key), Wrong::ListingDouble)?;
-            holds(roll.get(key).is_some_and(|entry| entry.sent.contains(value)), Wrong::RecordsWrong)?;
+            holds(roll.get(key).is_some_and(|entry| entry.sent.contains(value)), Wrong::Record)?;
         }
         let throughout = |entry: &Entry| entry.since.is_some_and(|since| since < began);
         holds(roll.iter().all(|(key, entry)| !throughout(entry) || seen.contains(key)), Wrong::ListingShort)
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(listed(&[("a", 1), ("b", 3), ("gone", 5), ("late", 4)]), Ok(()), "a listing may lag");
         assert_eq!(listed(&[("a", 2)]), Err(Wrong::ListingShort));
         assert_eq!(listed(&[("a", 2), ("b", 3), ("a", 1)]), Err(Wrong::ListingDouble));
-        assert_eq!(listed(&[("a", 9), ("b", 3)]), Err(Wrong::RecordsWrong));
-        assert_eq!(listed(&[("a", 2), ("b", 3), ("x", 1)]), Err(Wrong::RecordsWrong));
+        assert_eq!(listed(&[("a", 9), ("b", 3)]), Err(Wrong::Record));
+        assert_eq!(listed(&[("a", 2), ("b", 3), ("x", 1)]), Err(Wrong::Record));
     }
 }

@@ -53,7 +53,8 @@ impl Valve {
             if takes.under_way > 0 || now.since(takes.first) < remembered {
                 return true;
             }
-            verdict = verdict.and(takes.judged(limit, remembered));
+            let judged = takes.judged(limit, remembered);
+            verdict = verdict.and(judged);
             false
         });
         verdict
@@ -62,8 +63,8 @@ impl Valve {
 
 impl Takes {
     fn judged(&self, limit: u32, remembered: Duration) -> Verdict {
-        holds(self.refused == 0 || self.let_through + self.unknown >= limit, Wrong::ValveWrong)?;
-        holds(self.let_through <= limit || self.last.since(self.first) >= remembered, Wrong::ValveWrong)
+        holds(self.refused == 0 || self.let_through + self.unknown >= limit, Wrong::Valve)?;
+        holds(self.let_through <= limit || self.last.since(self.first) >= remembered, Wrong::Valve)
     }
 }
 
@@ -91,8 +92,8 @@ mod tests {
     fn no_more_than_the_limit_and_no_less() {
         assert_eq!(settled(&[Won, Won, Lost], S / 2), Ok(()));
         assert_eq!(settled(&[Won], S / 2), Ok(()));
-        assert_eq!(settled(&[Won, Won, Won], S / 2), Err(Wrong::ValveWrong));
-        assert_eq!(settled(&[Won, Lost], S / 2), Err(Wrong::ValveWrong));
+        assert_eq!(settled(&[Won, Won, Won], S / 2), Err(Wrong::Valve));
+        assert_eq!(settled(&[Won, Lost], S / 2), Err(Wrong::Valve));
         assert_eq!(settled(&[Won, Unknown, Lost], S / 2), Ok(()), "it may have been counted");
         assert_eq!(settled(&[Won, Won, Won], S), Ok(()), "the count may have been forgotten meanwhile");
     }

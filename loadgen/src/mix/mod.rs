@@ -1,7 +1,7 @@
 //! `loadgen mix`: a fleet does all that it does, each family of records in its proportion, on a schedule that waits for no
 //! answer.
 //!
-//! The nodes hold their seats as in [`fleet`](crate::fleet), on a heartbeat. Beside that the `streams` flow: turns of the
+//! The nodes hold their seats as in [`fleet`], on a heartbeat. Beside that the `streams` flow: turns of the
 //! seats, ticks of the nodes, what happens once for the company. Every answer is held against an `account` of what was
 //! acknowledged before. The run goes through bring-up, founding, warm-up and the mix itself, and in the end the company's spend
 //! is counted, and what every node heard of the paused seats is compared.

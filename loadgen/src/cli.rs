@@ -9,6 +9,7 @@ use engine::broker::Tls;
 use crate::duration;
 use crate::fleet::FleetArgs;
 use crate::listing::ListingArgs;
+use crate::mix::MixArgs;
 use crate::target::Asked;
 
 /// Puts load on the coordination store, and checks that every answer is right while it is loaded.
@@ -35,6 +36,8 @@ pub enum Command {
     Fleet(FleetArgs),
     #[expect(missing_docs, reason = "its settings say what it is")]
     Listing(ListingArgs),
+    #[expect(missing_docs, reason = "its settings say what it is")]
+    Mix(MixArgs),
 }
 
 /// What every scenario takes.

@@ -9,6 +9,7 @@ use crate::exit::Exit;
 use crate::fleet::Fleet;
 use crate::limits;
 use crate::listing::Listing;
+use crate::mix::Mix;
 use crate::progress::Progress;
 use crate::report::ensure_writable;
 use crate::scenario::{Scenario, Start};
@@ -23,6 +24,7 @@ pub async fn run(command: Command, mut signals: Signals) -> Exit {
         match command {
             Command::Fleet(args) => in_order::<Fleet>(&args.common, |seed| args.params(seed), first).await,
             Command::Listing(args) => in_order::<Listing>(&args.common, |_| args.params(), first).await,
+            Command::Mix(args) => in_order::<Mix>(&args.common, |seed| args.params(seed), first).await,
         }
     };
     tokio::select! {

@@ -37,6 +37,16 @@ pub enum RateError {
 }
 
 impl Rate {
+    /// One in every period.
+    pub(crate) fn every(per: Duration) -> Rate {
+        Rate { count: NonZeroU64::MIN, per }
+    }
+
+    /// What so many come to that keep this rate each.
+    pub(crate) fn of_each(self, many: u64) -> Rate {
+        Rate { count: self.count.saturating_mul(NonZeroU64::new(many).unwrap_or(NonZeroU64::MIN)), ..self }
+    }
+
     /// How long after the first start the start number `index` is due, rounded down to a nanosecond.
     pub(crate) fn offset(self, index: u64) -> Duration {
         let nanos = u128::from(index) * self.per.as_nanos() / u128::from(self.count.get());

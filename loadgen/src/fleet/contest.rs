@@ -18,15 +18,16 @@ use engine::store::Store;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::Context;
 use super::node::attempt;
 use super::plan::Plan;
+use super::{ContestOps, Context};
 use crate::recorder::Outcome;
 use crate::stop::Stop;
 use crate::timer::Timer;
 
 /// A contest under way.
 pub(super) struct Contest {
+    ops: ContestOps,
     plan: Plan,
     /// When the first wave begins.
     first: Mono,
@@ -47,9 +48,9 @@ struct Group {
 }
 
 impl Contest {
-    pub(super) fn new(plan: Plan, first: Mono) -> Contest {
+    pub(super) fn new(ops: ContestOps, plan: Plan, first: Mono) -> Contest {
         let (begun, groups, settled) = (watch::Sender::new(0), Mutex::default(), AtomicU64::new(0));
-        Contest { plan, first, begun, groups, settled }
+        Contest { ops, plan, first, begun, groups, settled }
     }
 
     /// When a wave begins.
@@ -97,13 +98,13 @@ impl Contest {
             };
             if over {
                 let rest = (wave..self.plan.waves()).filter(|wave| self.plan.seat(*wave, claimer).is_some());
-                stop.let_go(&ctx.ops.claim, rest.map(|wave| self.at(wave)));
+                stop.let_go(&self.ops.claim, rest.map(|wave| self.at(wave)));
                 return;
             }
             let seat = Resource::parse(&format!("seat:contest-{wave}-{wanted}")).expect("numbers make a name");
             let terms = Terms::new(seat, owner.as_str(), leases.lease_ttl());
             let group = self.group(wave, wanted);
-            match attempt(&ctx, &leases, &ctx.ops.claim, self.at(wave), &terms).await {
+            match attempt(&ctx, &leases, &self.ops.claim, self.at(wave), &terms).await {
                 Ok(Claim::Held(lease)) => *group.winner.lock() = Some(lease),
                 Ok(Claim::Refused(_)) => {}
                 Err(_) => {
@@ -124,7 +125,7 @@ impl Contest {
         self.settled.fetch_add((group.rivals - unknown) as u64, Ordering::Relaxed);
 
         let began = ctx.env.now();
-        let op = ctx.ops.get.arrival(began).start(began);
+        let op = self.ops.get.arrival(began).start(began);
         let (answer, cost) = Meter::measure(leases.get(seat)).await;
         let now = ctx.env.now();
         op.finish(Outcome::of(&answer, |_| true), now, cost.requests);
@@ -150,7 +151,7 @@ impl Contest {
     async fn give_back<S: Store>(&self, ctx: &Context, leases: &Leases<S>, lease: &Lease) {
         let now = ctx.env.now();
         ctx.model.releasing(lease, now);
-        let op = ctx.ops.release.arrival(now).start(now);
+        let op = self.ops.release.arrival(now).start(now);
         let (answer, cost) = Meter::measure(leases.release(lease)).await;
         let now = ctx.env.now();
         op.finish(Outcome::of(&answer, |r| *r == Release::Released), now, cost.requests);

@@ -7,6 +7,7 @@
 
 mod args;
 mod contest;
+mod crew;
 mod membership;
 mod model;
 mod node;
@@ -14,18 +15,14 @@ mod params;
 mod plan;
 mod scenario;
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use coordproto::key::{Class, Resource};
-use engine::env::{Env, Mono};
-use engine::lease::{Config, Leases};
-use engine::store::{Certified, OpenError, Store};
+use engine::env::Env;
+use engine::lease::Leases;
+use engine::store::{OpenError, Store};
 use engine::tasks::{self, Task};
-use futures_util::future::try_join_all;
 
 use crate::recorder::Recorder;
 use crate::scenario::{DRAIN, Parts};
@@ -34,26 +31,15 @@ use crate::timer::Timer;
 
 pub use args::FleetArgs;
 pub use model::Model;
-pub use params::{Ops, Params};
+pub use params::{ContestOps, Ops, Params};
+
+pub(crate) use crew::{Context, Crew, first_then_all, handle, node_id};
+pub(crate) use node::attempt;
+pub(crate) use plan::Digest;
+pub(crate) use scenario::{buckets, leases_ended};
 
 use contest::Contest;
-use node::Node;
 use plan::Plan;
-
-/// How long a bring-up may go without another seat or node before it is given up.
-const BRING_UP_PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long the final listing of the seats may be tried.
-const FINAL_LISTING: Duration = Duration::from_secs(30);
-
-/// What every part of the fleet works with.
-#[derive(Clone)]
-struct Context {
-    env: Env,
-    ops: Ops,
-    model: Model,
-    heartbeat: Duration,
-}
 
 /// What a run came to, beside what its recorder, its model and its parts hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,8 +64,10 @@ pub struct Fleet {
     pub replicas: u8,
     /// Where it records.
     pub recorder: Recorder,
-    /// The operations it records.
+    /// The operations of its nodes that it records.
     pub ops: Ops,
+    /// Those of its contest.
+    pub contest_ops: ContestOps,
     /// Its account of who holds what.
     pub model: Model,
     /// Its parts.
@@ -87,6 +75,13 @@ pub struct Fleet {
 }
 
 impl Fleet {
+    /// Its nodes.
+    fn crew(&self) -> Crew {
+        let (env, ops, model, heartbeat) =
+            (self.env.clone(), self.ops.clone(), self.model.clone(), self.params.heartbeat);
+        Crew { ctx: Context { env, ops, model, heartbeat }, seats: self.params.seats, nodes: self.params.nodes }
+    }
+
     /// Opens every node's leases: the first node's alone, so that it makes the buckets, then all others at once.
     ///
     /// # Errors
@@ -96,26 +91,17 @@ impl Fleet {
         F: Future<Output = Result<S, E>>,
         E: From<OpenError>,
     {
-        let config = Config {
-            prefix: self.prefix.clone(),
-            lease_ttl: self.params.lease_ttl(),
-            replicas: self.replicas,
-            ..Config::default()
-        };
-        let (store, config) = (&store, &config);
-        let open = async |node: usize| -> Result<Leases<S>, E> {
+        let config = self.crew().config(&self.prefix, self.replicas);
+        first_then_all(self.params.nodes, async |node| {
             let store = store(node).await?;
-            Ok(Leases::open(self.env.clone(), &store, config).await?)
-        };
-        let first = open(0).await?;
-        let mut all = vec![first];
-        all.extend(try_join_all((1..self.params.nodes).map(&open)).await?);
-        Ok(all)
+            Ok(Leases::open(self.env.clone(), &store, &config).await?)
+        })
+        .await
     }
 
     /// Seats of the nodes that are held now, by the model's account.
     pub fn seats_held(&self) -> usize {
-        self.model.held("seat:s", self.env.now())
+        self.crew().seats_held()
     }
 
     /// Runs the fleet on these leases, one of each node, until its time is over or `interrupt` is done.
@@ -133,9 +119,9 @@ impl Fleet {
         if !ran.brought_up {
             return Ran { interrupted: true, ..ran };
         }
-        let ended = over.end().unwrap_or_else(|| self.env.now());
+        let (crew, ended) = (self.crew(), over.end().unwrap_or_else(|| self.env.now()));
         tokio::select! {
-            seats_held = self.final_listing(leases, ended) => Ran { came_to: CameTo { seats_held, ..ran.came_to }, ..ran },
+            seats_held = crew.final_listing(&leases[0], ended) => Ran { came_to: CameTo { seats_held, ..ran.came_to }, ..ran },
             () = interrupt => Ran { interrupted: true, ..ran },
         }
     }
@@ -144,11 +130,11 @@ impl Fleet {
     async fn work<S: Store>(&self, leases: &[Leases<S>], stop: Stop, over: &Over) -> Ran {
         let Params { duration, warmup, claimers, .. } = self.params;
         let (env, plan) = (&self.env, Plan::new(&self.params));
-        let (ops, model, heartbeat) = (self.ops.clone(), self.model.clone(), self.params.heartbeat);
-        let ctx = Context { env: env.clone(), ops, model, heartbeat };
+        let crew = self.crew();
+        let ctx = crew.ctx.clone();
 
         self.parts.enter("bring_up", env.now());
-        let (mut tasks, brought_up) = self.bring_up(&ctx, leases, &plan, &stop).await;
+        let (mut tasks, brought_up) = crew.bring_up(leases, &stop).await;
         if !brought_up {
             over.at(env.now());
             self.drain(tasks).await;
@@ -159,8 +145,8 @@ impl Fleet {
         let contest_from = measured_from + self.params.quiet();
         self.recorder.measure_from(measured_from);
         over.at(measured_from + duration);
-        let contest = Arc::new(Contest::new(plan, contest_from));
-        tasks.push(tasks::spawn(membership::watch(ctx.clone(), leases.to_vec(), measured_from, stop.clone())));
+        let contest = Arc::new(Contest::new(self.contest_ops.clone(), plan, contest_from));
+        tasks.push(crew.watch(leases, measured_from, &stop));
         tasks.push(tasks::spawn(contest.clone().conduct(ctx.clone(), stop.clone())));
         for (claimer, leases) in (0..claimers).zip(leases.iter().cycle()) {
             tasks.push(tasks::spawn(contest.clone().claimer(ctx.clone(), leases.clone(), claimer, stop.clone())));
@@ -181,68 +167,6 @@ impl Fleet {
         Ran { brought_up, came_to: CameTo { claims_settled, ..CameTo::default() }, ..Ran::default() }
     }
 
-    /// Brings every node up, all at once; each goes on beating on its own. Answers whether all are up: not when the run is
-    /// over first, or gets nowhere.
-    async fn bring_up<S: Store>(
-        &self,
-        ctx: &Context,
-        leases: &[Leases<S>],
-        plan: &Plan,
-        stop: &Stop,
-    ) -> (Vec<Task<()>>, bool) {
-        let heartbeat = self.params.heartbeat;
-        let began = self.env.now();
-        let (up, mut all_up) = tokio::sync::mpsc::channel::<()>(1);
-        let tasks = self.nodes(ctx, leases).into_iter().enumerate().map(|(i, mut node)| {
-            let (env, stop, up, offset) = (self.env.clone(), stop.clone(), up.clone(), plan.beat(i));
-            tasks::spawn(async move {
-                node.bring_up(&stop).await;
-                drop(up);
-                // It beats from the moment its own seats are up: a slow bring-up elsewhere costs it no lease.
-                let first = next_beat(began + offset, heartbeat, env.now());
-                node.run(first, heartbeat, stop).await;
-            })
-        });
-        let tasks = tasks.collect();
-        drop(up);
-        let brought_up = tokio::select! {
-            // Nothing is ever sent: the channel closes when the last node has dropped its end.
-            _closed = all_up.recv() => !stop.is_over(&self.env),
-            () = self.getting_nowhere() => {
-                tracing::error!(patience = ?BRING_UP_PATIENCE, held = self.seats_held(), "bring_up_given_up");
-                false
-            }
-        };
-        (tasks, brought_up)
-    }
-
-    /// Returns when nothing more came up for too long.
-    async fn getting_nowhere(&self) {
-        let (mut most, mut since) = (0, self.env.now());
-        loop {
-            self.env.sleep(Duration::from_secs(1)).await;
-            let now = self.env.now();
-            let up = self.seats_held() + self.model.held("node:", now);
-            if up > most {
-                (most, since) = (up, now);
-            } else if now.since(since) >= BRING_UP_PATIENCE {
-                return;
-            }
-        }
-    }
-
-    fn nodes<S: Store>(&self, ctx: &Context, leases: &[Leases<S>]) -> Vec<Node<S>> {
-        let nodes = leases.len();
-        leases
-            .iter()
-            .enumerate()
-            .map(|(n, leases)| {
-                let seats = (n..self.params.seats).step_by(nodes).map(seat).collect();
-                Node::new(ctx.clone(), leases.clone(), format!("n{n:03}"), seats)
-            })
-            .collect()
-    }
-
     /// What is under way is answered, or runs into its own deadline.
     async fn drain(&self, tasks: Vec<Task<()>>) {
         self.parts.enter(DRAIN, self.env.now());
@@ -251,46 +175,6 @@ impl Fleet {
             self.model.found(|anomalies| anomalies.ops_unsettled += left);
         }
     }
-
-    /// How many of the fleet's seats the store says are held when all is over. One that is not is an anomaly, unless it ended
-    /// by itself since the heartbeats did, at `ended`.
-    async fn final_listing<S: Store>(&self, leases: &[Leases<S>], ended: Mono) -> Option<usize> {
-        let until = self.env.now() + FINAL_LISTING;
-        loop {
-            match leases[0].list(&Class::seat(), &Certified::Leader).await {
-                Ok(views) => {
-                    let now = self.env.now();
-                    let listed: HashSet<&str> = views.iter().map(|view| view.resource.name()).collect();
-                    let missing = (0..self.params.seats).map(seat).filter(|seat| !listed.contains(seat.name()));
-                    let missing: Vec<Resource> = missing.collect();
-                    let lapsed = |seat: &Resource| {
-                        self.model.good_until(seat.name()).is_some_and(|until| until > ended && until <= now)
-                    };
-                    let gone = missing.iter().filter(|seat| !lapsed(seat)).count() as u64;
-                    self.model.found(|anomalies| anomalies.seats_not_held += gone);
-                    return Some(self.params.seats - missing.len());
-                }
-                Err(unknown) => tracing::warn!(%unknown, "final_listing_unknown"),
-            }
-            if self.env.now() >= until {
-                self.model.found(|anomalies| anomalies.ops_unsettled += 1);
-                return None;
-            }
-            self.env.sleep(Duration::from_millis(500)).await;
-        }
-    }
-}
-
-fn seat(number: usize) -> Resource {
-    Resource::parse(&format!("seat:s{number:05}")).expect("a number makes a name")
-}
-
-/// The first beat after `now` of a node that beats at `beat` and every interval after it.
-fn next_beat(mut beat: Mono, heartbeat: Duration, now: Mono) -> Mono {
-    while beat <= now {
-        beat = beat + heartbeat;
-    }
-    beat
 }
 
 #[cfg(test)]

@@ -257,7 +257,7 @@ async fn claim<S: Store>(ctx: &Context, leases: &Leases<S>, op: &Op, intended: M
 }
 
 /// Claims, records it, and tells the model; answers what the store answered.
-pub(super) async fn attempt<S: Store>(
+pub(crate) async fn attempt<S: Store>(
     ctx: &Context,
     leases: &Leases<S>,
     op: &Op,

@@ -43,11 +43,9 @@ impl Params {
     }
 }
 
-/// The operations that a fleet run records.
+/// The operations of the nodes that hold seats.
 #[derive(Clone)]
 pub struct Ops {
-    /// A claimer's claim of a contested seat.
-    pub claim: Op,
     /// A seat's renewal on the heartbeat.
     pub renew: Op,
     /// A renewal asked again because its answer was unknown.
@@ -56,10 +54,6 @@ pub struct Ops {
     pub presence: Op,
     /// A node's claim of what it is to hold.
     pub sweep: Op,
-    /// The release of a contested seat.
-    pub release: Op,
-    /// The reading that checks a contest.
-    pub get: Op,
     /// The watcher's listing of the membership, certified by the leader.
     pub by_leader: Op,
     /// A node's listing of the membership on its heartbeat, proved by its presence.
@@ -70,15 +64,34 @@ impl Ops {
     /// Declares the operations to a recorder.
     pub fn declare(recorder: &mut Recorder) -> Ops {
         Ops {
-            claim: recorder.declare("claim"),
             renew: recorder.declare("renew"),
             renew_retry: recorder.declare("renew_retry"),
             presence: recorder.declare("presence"),
             sweep: recorder.declare("sweep"),
-            release: recorder.declare("release"),
-            get: recorder.declare("get"),
             by_leader: recorder.declare("membership/leader"),
             by_quorum: recorder.declare("membership/quorum"),
+        }
+    }
+}
+
+/// The operations of a contest.
+#[derive(Clone)]
+pub struct ContestOps {
+    /// A claimer's claim of a contested seat.
+    pub claim: Op,
+    /// The release of a contested seat.
+    pub release: Op,
+    /// The reading that checks a contest.
+    pub get: Op,
+}
+
+impl ContestOps {
+    /// Declares the operations to a recorder.
+    pub fn declare(recorder: &mut Recorder) -> ContestOps {
+        ContestOps {
+            claim: recorder.declare("claim"),
+            release: recorder.declare("release"),
+            get: recorder.declare("get"),
         }
     }
 }

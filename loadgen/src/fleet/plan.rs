@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine::env::Env;
 
 use super::Params;
+use crate::histogram::nanos;
 
 /// How many claimers want each seat, at least, unless there are fewer.
 const RIVALS: usize = 4;
@@ -64,26 +65,41 @@ impl Plan {
         if seat + 1 == seats(claims) { claims - seat * RIVALS } else { RIVALS }
     }
 
-    /// How long after the beginning of the interval a node beats: nodes are spread over it.
-    pub(super) fn beat(&self, node: usize) -> Duration {
-        share(self.params.heartbeat, node as u64, self.params.nodes as u64)
-    }
-
-    /// A number that two plans share only when they are the same, as far as 64 bits can tell (FNV-1a).
+    /// A number that two plans share only when they are the same, as far as 64 bits can tell.
     pub(super) fn digest(&self) -> u64 {
-        let mut digest = 0xcbf2_9ce4_8422_2325;
-        let mut add = |number: u64| digest = (digest ^ number).wrapping_mul(0x0100_0000_01b3);
-        let nanos = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-        add(self.params.seats as u64);
-        add(nanos(self.params.heartbeat));
-        (0..self.params.nodes).for_each(|node| add(nanos(self.beat(node))));
+        let Params { seats, nodes, heartbeat, .. } = self.params;
+        let mut digest = Digest::default();
+        digest.add(seats as u64);
+        digest.add(nanos(heartbeat));
+        (0..nodes).for_each(|node| digest.add(nanos(beat(heartbeat, node, nodes))));
         for wave in 0..self.waves() {
-            add(nanos(self.at(wave)));
-            add(self.claims(wave) as u64);
-            add(self.turn(wave));
+            digest.add(nanos(self.at(wave)));
+            digest.add(self.claims(wave) as u64);
+            digest.add(self.turn(wave));
         }
-        digest
+        digest.0
     }
+}
+
+/// What numbers come to, in their order (FNV-1a).
+pub(crate) struct Digest(pub(crate) u64);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    /// Goes on with another number.
+    pub(crate) fn add(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x0100_0000_01b3);
+    }
+}
+
+/// How long after the beginning of the interval a node beats: nodes are spread over it.
+pub(super) fn beat(heartbeat: Duration, node: usize, nodes: usize) -> Duration {
+    share(heartbeat, node as u64, nodes as u64)
 }
 
 /// The seats that so many claims are after.
@@ -130,8 +146,7 @@ mod tests {
 
     #[test]
     fn nodes_beat_all_over_the_interval() {
-        let plan = Plan::new(&params(1, 1, 42));
-        let beats: Vec<_> = (0..7).map(|node| plan.beat(node).as_millis()).collect();
+        let beats: Vec<_> = (0..7).map(|node| beat(Duration::from_secs(15), node, 7).as_millis()).collect();
         assert_eq!(beats, [0, 2142, 4285, 6428, 8571, 10714, 12857]);
     }
 

@@ -7,7 +7,7 @@ use engine::lease::Leases;
 use engine::store::nats::Nats;
 use serde_json::Value;
 
-use super::{CameTo, Fleet, Model, Ops, Params};
+use super::{CameTo, ContestOps, Fleet, Model, Ops, Params};
 use crate::duration;
 use crate::histogram::nanos;
 use crate::recorder::Recorder;
@@ -34,9 +34,9 @@ impl Scenario for Fleet {
 
     fn new(params: Params, Start { env, origin, prefix, replicas }: Start) -> Fleet {
         let mut recorder = Recorder::new(origin);
-        let ops = Ops::declare(&mut recorder);
+        let (ops, contest_ops) = (Ops::declare(&mut recorder), ContestOps::declare(&mut recorder));
         let (model, parts) = (Model::default(), Parts::default());
-        Fleet { env, params, prefix, replicas, recorder, ops, model, parts }
+        Fleet { env, params, prefix, replicas, recorder, ops, contest_ops, model, parts }
     }
 
     async fn open_and_run(
@@ -59,7 +59,7 @@ impl Scenario for Fleet {
     }
 
     fn buckets(&self) -> Vec<String> {
-        coordproto::slot::SLOTS.iter().map(|slot| format!("{}_{}", self.prefix, slot.name)).collect()
+        buckets(&self.prefix)
     }
 
     fn recorder(&self) -> &Recorder {
@@ -108,9 +108,14 @@ impl Scenario for Fleet {
     }
 }
 
+/// The bucket of every slot.
+pub(crate) fn buckets(prefix: &str) -> Vec<String> {
+    coordproto::slot::SLOTS.iter().map(|slot| format!("{prefix}_{}", slot.name)).collect()
+}
+
 /// How many leases ended by themselves before their holders could ask again, and how they fared since: no anomaly, and
 /// nothing to leave unsaid.
-fn leases_ended(report: &Report) -> Option<String> {
+pub(crate) fn leases_ended(report: &Report) -> Option<String> {
     let ops = &report.measurements.ops;
     let refused = |name| ops.get(name).map_or(0, |op| op.arrivals.refused);
     let lost: u64 = ["renew", "renew_retry", "presence"].into_iter().map(refused).sum();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use coordproto::answer::{Error, Unknown};
 use coordproto::key::{Filter, Key};
 use coordproto::listing::{Index, Version};
+use engine::env::Mono;
 use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::memory::Memory;
 use engine::store::{Bucket, BucketSpec, Copy, Expect, OpenError, Put, Values, Write};

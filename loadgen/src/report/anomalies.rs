@@ -24,6 +24,17 @@ pub struct Anomalies {
     pub listing_old: u64,
     /// A seat of a node had no holder when the run was over.
     pub seats_not_held: u64,
+    /// Of several who raced for what only one can have, more than one was told that it has it.
+    pub winners_doubled: u64,
+    /// All who raced had a definite answer, and none of them was told that it won.
+    pub winners_missing: u64,
+    /// An answer about a record contradicts what was acknowledged before: it is absent though it was written, earlier than it
+    /// was, or something that nobody wrote.
+    pub records_wrong: u64,
+    /// The notification valve let through more than its limit, or refused below it.
+    pub valve_wrong: u64,
+    /// A budget counts less than was acknowledged or more than was sent, or admits what it has no room for.
+    pub spend_off: u64,
     /// What became of something could not be found out: an operation never ended, the final listing had no answer, or a way of
     /// listing never had one.
     pub ops_unsettled: u64,
@@ -31,7 +42,7 @@ pub struct Anomalies {
 
 impl Anomalies {
     /// Every kind with its count, by its name in the report.
-    pub fn each(&self) -> [(&'static str, u64); 10] {
+    pub fn each(&self) -> [(&'static str, u64); 15] {
         [
             ("double_holders", self.double_holders),
             ("epochs_reused", self.epochs_reused),
@@ -42,6 +53,11 @@ impl Anomalies {
             ("listing_double", self.listing_double),
             ("listing_old", self.listing_old),
             ("seats_not_held", self.seats_not_held),
+            ("winners_doubled", self.winners_doubled),
+            ("winners_missing", self.winners_missing),
+            ("records_wrong", self.records_wrong),
+            ("valve_wrong", self.valve_wrong),
+            ("spend_off", self.spend_off),
             ("ops_unsettled", self.ops_unsettled),
         ]
     }

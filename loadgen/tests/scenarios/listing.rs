@@ -1,9 +1,8 @@
 //! `loadgen listing` from the outside: what it counts on a real broker, and how it ends.
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Running, no_anomaly, until_gone, valid};
+use crate::support::{Running, interrupted, no_anomaly, valid};
 
 fn start(args: &str) -> Running {
     Running::scenario("listing", args)
@@ -65,19 +64,8 @@ fn three_brokers_are_listed_at_a_rate_and_told_of_in_lines() {
 
 #[tokio::test]
 async fn a_signal_ends_it_in_order_with_a_report_of_what_was() {
-    let mut running = start("--brokers 1 --count 100000000");
-    running.until("leader 1");
-    let servers = running.servers();
-    running.signal(Signal::INT);
-    let ended = running.end();
-    assert_eq!(ended.code, Some(130), "{}", ended.stderr);
-    let report = ended.report();
-    valid(&report);
-    no_anomaly(&report);
-    assert_eq!(report["interrupted"], json!(true));
+    let report = interrupted(start("--brokers 1 --count 100000000"), "leader 1").await;
     assert!(report["params"]["listings"]["leader"]["answered"].as_u64().unwrap() > 0);
-    assert!(ended.stdout.starts_with("verdict: ok (interrupted after "), "{}", ended.stdout);
-    until_gone(&servers).await;
 }
 
 #[test]

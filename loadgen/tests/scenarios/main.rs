@@ -4,4 +4,5 @@
 
 mod fleet;
 mod listing;
+mod mix;
 mod support;

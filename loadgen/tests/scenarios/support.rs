@@ -158,6 +158,22 @@ pub(crate) async fn until_gone(pids: &[u32]) {
     }
 }
 
+/// Interrupts a run once it says this, and answers the report of what was: it ends in order, and leaves no server behind.
+pub(crate) async fn interrupted(mut running: Running, once: &str) -> Value {
+    running.until(once);
+    let servers = running.servers();
+    running.signal(Signal::INT);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(130), "{}", ended.stderr);
+    let report = ended.report();
+    valid(&report);
+    no_anomaly(&report);
+    assert_eq!(report["interrupted"], Value::Bool(true));
+    assert!(ended.stdout.starts_with("verdict: ok (interrupted after "), "{}", ended.stdout);
+    until_gone(&servers).await;
+    report
+}
+
 /// Holds a report against its published schema.
 #[track_caller]
 pub(crate) fn valid(report: &Value) {
@@ -182,6 +198,11 @@ pub(crate) fn no_anomaly(report: &Value) {
         "listing_double",
         "listing_old",
         "seats_not_held",
+        "winners_doubled",
+        "winners_missing",
+        "records_wrong",
+        "valve_wrong",
+        "spend_off",
         "ops_unsettled",
     ];
     let none: serde_json::Map<String, Value> = kinds.map(|kind| (kind.to_owned(), 0.into())).into_iter().collect();

@@ -4,6 +4,7 @@ use engine::env::Env;
 use engine::store::nats::Nats;
 use engine::tasks;
 
+use crate::budgets::Charging;
 use crate::cli::{Command, Common};
 use crate::exit::Exit;
 use crate::fleet::Fleet;
@@ -23,6 +24,7 @@ pub async fn run(command: Command, mut signals: Signals) -> Exit {
         match command {
             Command::Fleet(args) => in_order::<Fleet>(&args.common, |seed| args.params(seed), first).await,
             Command::Listing(args) => in_order::<Listing>(&args.common, |_| args.params(), first).await,
+            Command::Budgets(args) => in_order::<Charging>(&args.common, |_| args.params(), first).await,
         }
     };
     tokio::select! {

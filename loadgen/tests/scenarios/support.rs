@@ -181,6 +181,9 @@ pub(crate) fn no_anomaly(report: &Value) {
         "listing_short",
         "listing_double",
         "listing_old",
+        "budget_miscounted",
+        "budget_misjudged",
+        "budget_overspent",
         "seats_not_held",
         "ops_unsettled",
     ];

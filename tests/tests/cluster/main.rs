@@ -12,6 +12,7 @@ mod outage;
 mod partition;
 mod recoveries;
 mod sizes;
+mod spends;
 mod storm;
 mod takeover;
 mod watches;

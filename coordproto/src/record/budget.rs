@@ -50,7 +50,7 @@ pub const REMEMBERED: SignedDuration = SignedDuration::from_mins(10);
 pub const WRITERS_MAX: usize = 128;
 
 /// For how long after its last write a writer counts as one that races for the record, on the clocks of the writers.
-pub const RACING: SignedDuration = SignedDuration::from_secs(2);
+pub const RACING: SignedDuration = SignedDuration::from_secs(10);
 
 /// The key of the company's record. No seat has it, since theirs begin with [`SEAT`].
 const ORG: &str = "org";

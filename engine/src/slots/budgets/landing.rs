@@ -98,9 +98,12 @@ impl<B: Bucket> Batch<'_, B> {
             if !send {
                 continue;
             }
-            let write = Write::Value(attempt.value.clone());
+            let (write, sent) = (Write::Value(attempt.value.clone()), env.now());
             match self.bucket.put(self.key, write, Expect::At(attempt.over)).await {
-                Ok(Put::Stored(_)) => return Ok(Landed { answers: attempt.answers, met: round > 1 }),
+                Ok(Put::Stored(_)) => {
+                    self.turns.landed(env.now().since(sent));
+                    return Ok(Landed { answers: attempt.answers, met: round > 1 });
+                }
                 // This copy is refused. An earlier one may be what it lost to.
                 Ok(Put::Lost(Race::Newer(revision))) => known = known.max(revision),
                 // It has taken no part: nobody looked at what it expects while another write was under way.

@@ -26,50 +26,44 @@ use super::landing::record;
 use crate::env::{Env, Mono};
 use crate::store::Bucket;
 
-/// How long one write takes, before anything is known of it.
+/// How long one write takes, before this process has made one.
 const STEP: Duration = Duration::from_millis(2);
 
-/// The shortest and the longest step that is believed.
-const STEP_MIN: Duration = Duration::from_micros(250);
-const STEP_MAX: Duration = Duration::from_millis(32);
+/// For so many steps without a landing a process waits until it takes those before it for idle.
+const PATIENCE: u32 = 4;
 
-/// With so few before it, a process looks again at once: it is next as soon as they have landed, and a timer is too coarse.
-const NEAR: usize = 2;
+/// Others that land so many steps apart, or farther, are met by chance and not in a race.
+const APART: u32 = 3;
 
-/// So many looks in a row for each of those before, at which nobody has landed, say that nobody is about to.
-const LOOKS: usize = 12;
+/// What the runtime's timer counts.
+const TICK: Duration = Duration::from_millis(1);
 
 /// The longest wait from one look to the next.
-const WAIT_MAX: Duration = Duration::from_millis(512);
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How long is remembered that others write a record.
-const REMEMBERED: Duration = Duration::from_secs(2);
+/// How long is remembered that others race for a record.
+const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// The records that others write too, as this process has met them.
 pub(super) struct Turns {
     /// A name that no other process bears.
     writer: String,
-    met: Mutex<HashMap<Key, Met>>,
-}
-
-/// How others were met on a record.
-#[derive(Clone, Copy)]
-struct Met {
-    at: Mono,
-    /// How long one of them took.
-    step: Duration,
+    /// When others were last met on a record.
+    met: Mutex<HashMap<Key, Mono>>,
+    /// How long a write of this process takes, and with it anybody's.
+    step: Mutex<Duration>,
 }
 
 /// What stands at a record when it is this process's turn.
 pub(super) struct Turn {
     pub(super) found: Option<Version>,
-    /// Whether others landed while it waited.
+    /// Whether others raced for the record while it waited.
     pub(super) met: bool,
 }
 
 impl Turns {
     pub(super) fn new(writer: String) -> Turns {
-        Turns { writer, met: Mutex::default() }
+        Turns { writer, met: Mutex::default(), step: Mutex::new(STEP) }
     }
 
     /// The name of this process.
@@ -80,31 +74,28 @@ impl Turns {
     /// Whether others were met on a record, the last time and not long ago.
     pub(super) fn are_taken(&self, env: &Env, key: &Key) -> bool {
         let mut met = self.met.lock();
-        let taken = met.get(key).is_some_and(|met| env.now().since(met.at) < REMEMBERED);
+        let taken = met.get(key).is_some_and(|at| env.now().since(*at) < REMEMBERED);
         if !taken {
             met.remove(key);
         }
         taken
     }
 
-    /// A batch is over: whether others were met with it.
+    /// A batch is over: whether others raced with it.
     pub(super) fn over(&self, env: &Env, key: &Key, met: bool) {
         let mut all = self.met.lock();
         if met {
-            let step = all.get(key).map_or(STEP, |met| met.step);
-            all.insert(key.clone(), Met { at: env.now(), step });
+            all.insert(key.clone(), env.now());
         } else {
             all.remove(key);
         }
     }
 
-    fn step(&self, key: &Key) -> Duration {
-        self.met.lock().get(key).map_or(STEP, |met| met.step)
-    }
-
-    fn learn(&self, env: &Env, key: &Key, step: Duration) {
-        let step = step.clamp(STEP_MIN, STEP_MAX);
-        self.met.lock().insert(key.clone(), Met { at: env.now(), step });
+    /// A write has landed, and this is how long it took.
+    pub(super) fn landed(&self, took: Duration) {
+        let mut step = self.step.lock();
+        // One write is no measure of the next, and the read before it takes its time too.
+        *step = (*step * 3 + took * 5 / 4) / 4;
     }
 
     /// Waits for this process's turn on a record, as far as there is one, and not beyond `by`.
@@ -124,41 +115,35 @@ impl Turns {
             let record = record(key, value)?;
             Ok(record.iter().flat_map(|record| record.before(&self.writer)).map(str::to_owned).collect())
         };
-        let began = env.now();
+        let (began, step) = (env.now(), *self.step.lock());
         let mut ahead = before(&found)?;
-        let (mut landed, mut idle_looks, mut slept) = (0, 0, false);
+        let (mut landed, mut last, mut looks) = (0, began, 0);
         while !ahead.is_empty() && env.now() < by {
-            let step = self.step(key);
-            slept = ahead.len() > NEAR;
-            let wait = step * u32::try_from(ahead.len().saturating_sub(NEAR)).unwrap_or(u32::MAX);
-            if slept {
+            // Whoever is next looks again and again. A timer counts milliseconds and would be too coarse for less.
+            let wait = if ahead.len() > 1 { step * (ahead.len() - 1) as u32 } else { step / 4 };
+            if wait >= TICK {
                 env.sleep(wait.min(WAIT_MAX)).await;
             }
             let seen = bucket.read(key, by).await?;
+            looks += 1;
             let at = |version: &Option<Version>| version.as_ref().map_or(0, |version| version.revision);
             if at(&seen) > at(&found) {
                 found = seen;
                 let still = before(&found)?;
                 // Those up to the last one that landed have landed, or were passed over.
                 let next = ahead.iter().rposition(|writer| !still.contains(writer)).map_or(0, |last| last + 1);
-                ahead.drain(..next);
-                landed += next;
-                idle_looks = if next > 0 { 0 } else { idle_looks + 1 };
-            } else {
-                idle_looks += 1;
+                if next > 0 {
+                    ahead.drain(..next);
+                    landed += next as u32;
+                    (last, looks) = (env.now(), 0);
+                    continue;
+                }
             }
-            // Who has slept has waited for everybody, and nobody came.
-            if idle_looks >= LOOKS * ahead.len() || (slept && idle_looks > 0) {
+            if looks > 1 && env.now().since(last) >= step * PATIENCE {
                 break;
             }
         }
-        let took = env.now().since(began);
-        match u32::try_from(landed) {
-            Ok(0) | Err(_) => {}
-            // It has come late: nobody was left to wait for.
-            Ok(_) if slept && ahead.is_empty() => self.learn(env, key, self.step(key) * 3 / 4),
-            Ok(landed) => self.learn(env, key, took / landed),
-        }
-        Ok(Turn { found, met: landed > 0 })
+        let met = landed > 0 && env.now().since(began) < step * APART * landed;
+        Ok(Turn { found, met })
     }
 }

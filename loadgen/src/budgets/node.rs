@@ -53,9 +53,7 @@ impl<S: Store> Desk<S> {
     /// Charges a seat and the company.
     pub(super) async fn charge(&self, seat: &str, tokens: u64, day: &Day, caps: &Caps) -> Result<Charge, ChargeError> {
         match self.way {
-            Way::Combined | Way::Uncombined => {
-                self.budgets.charge(seat, tokens, &day.windows, caps, day.now).await
-            }
+            Way::Combined | Way::Uncombined => self.budgets.charge(seat, tokens, &day.windows, caps, day.now).await,
             Way::Plain => plain(&self.bucket, seat, tokens, day, caps).await,
         }
     }

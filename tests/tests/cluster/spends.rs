@@ -102,7 +102,9 @@ impl Spending {
             let answer = budgets.charge(&seat(node), tokens, &windows(), &caps, now).await;
             self.account.lock().told(node, tokens, &answer);
             match &answer {
-                Ok(_) => drop(self.answered.fetch_add(1, Ordering::Relaxed)),
+                Ok(_) => {
+                    self.answered.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(ChargeError::BadArgument(error)) => panic!("{error}"),
                 Err(ChargeError::SeatUncounted { seat, tokens, .. }) => {
                     self.missing.lock().push((seat.to_string(), *tokens));
@@ -129,9 +131,9 @@ fn a_killed_leader_costs_no_acknowledged_charge_and_counts_none_twice() {
     alone(3, async |brokers| {
         let log = Log::listen();
         let settings = brokers.settings(PREFIX);
-        let nodes = join_all((0..NODES).map(async |_| {
-            Budgets::open(&brokers.store().await, &settings).await.expect("the bucket opens")
-        }))
+        let nodes = join_all(
+            (0..NODES).map(async |_| Budgets::open(&brokers.store().await, &settings).await.expect("the bucket opens")),
+        )
         .await;
         // A ceiling that is reached on the way, so that both verdicts are held against the account.
         let caps = Caps { org: Ceilings::parse([("day", 4_000_000)]).expect("a ceiling"), seat: Ceilings::default() };

@@ -146,7 +146,8 @@ impl<B: Bucket> Batch<'_, B> {
         };
         let record = version.value.as_ref().and_then(|value| BudgetRecord::decode(value).ok());
         // What cannot be read, or is a marker, tells nothing any more.
-        let trace = record.map_or(Trace::Forgotten, |record| record.trace(self.turns.writer(), self.number, attempt.over));
+        let trace =
+            record.map_or(Trace::Forgotten, |record| record.trace(self.turns.writer(), self.number, attempt.over));
         match trace {
             Trace::Landed => Ok(Next::Landed),
             Trace::Never => self.judge(Some(version)).map(Next::Judged),

@@ -29,11 +29,15 @@ use crate::store::Bucket;
 /// How long one write takes, before this process has made one.
 const STEP: Duration = Duration::from_millis(2);
 
+/// With so few before it, a process looks again and again: it is next as soon as they have landed, and a timer that counts
+/// milliseconds would be late.
+const NEAR: usize = 2;
+
 /// For so many steps without a landing a process waits until it takes those before it for idle.
-const PATIENCE: u32 = 4;
+const PATIENCE: u32 = 6;
 
 /// Others that land so many steps apart, or farther, are met by chance and not in a race.
-const APART: u32 = 3;
+const APART: u32 = 8;
 
 /// What the runtime's timer counts.
 const TICK: Duration = Duration::from_millis(1);
@@ -119,8 +123,8 @@ impl Turns {
         let mut ahead = before(&found)?;
         let (mut landed, mut last, mut looks) = (0, began, 0);
         while !ahead.is_empty() && env.now() < by {
-            // Whoever is next looks again and again. A timer counts milliseconds and would be too coarse for less.
-            let wait = if ahead.len() > 1 { step * (ahead.len() - 1) as u32 } else { step / 4 };
+            let far = ahead.len().saturating_sub(NEAR) as u32;
+            let wait = if far > 0 { step * far } else { step / 4 };
             if wait >= TICK {
                 env.sleep(wait.min(WAIT_MAX)).await;
             }

@@ -66,11 +66,11 @@ async fn every_charge_is_counted_and_judged_in_every_way() {
 async fn nodes_that_meet_write_in_turns() {
     let env = Env::seeded(42);
     let params =
-        Params { chargers: vec![32], nodes: 32, ways: vec![Way::Combined, Way::Plain], rounds: Some(300), ..params() };
+        Params { chargers: vec![32], nodes: 32, ways: vec![Way::Combined, Way::Plain], rounds: Some(40), ..params() };
     let (charging, ran) = run(&env, params, store(&env), std::future::pending()).await;
     assert_eq!((ran, charging.anomalies()), (WENT, Anomalies::default()));
     let [combined, plain] = [Way::Combined, Way::Plain].map(|way| charging.tally.of(32, way));
-    let charges = 300 * 32;
+    let charges = 40 * 32;
     for (way, came_to) in [("turns", &combined), ("plain", &plain)] {
         let Charges { requests, attempts, exhausted, busy, .. } = came_to;
         println!("{way}: {requests} requests, {attempts} attempts, {exhausted} exhausted, {busy:?}");

@@ -2,8 +2,8 @@
 //!
 //! The record keeps its writers in the order in which they landed, and every process reads the same order: whoever landed
 //! longest ago has waited longest, and is next. The others wait for about as long as those before them take, and look again.
-//! So nobody takes part in a race that somebody else is to win, and without a queue, a message or a lock the processes write
-//! one after another, as fast as the store lets them.
+//! So few take part at a time, and without a queue, a message or a lock the processes write one after another, as fast as the
+//! store lets them.
 //!
 //! - A process that met nobody the last time does not wait. It takes part at once, and learns from a lost race that it has to.
 //! - Whoever was passed over by somebody behind it does not want to write now, and nobody waits for it. Where nobody lands
@@ -29,8 +29,8 @@ use crate::store::Bucket;
 /// How long one write takes, before this process has made one.
 const STEP: Duration = Duration::from_millis(2);
 
-/// With so few before it, a process looks again and again: it is next as soon as they have landed, and a timer that counts
-/// milliseconds would be late.
+/// With so few before it, a process takes part: so few races cost less than the store standing idle from one landing until
+/// the next in turn has seen it.
 const NEAR: usize = 2;
 
 /// For so many steps without a landing a process waits until it takes those before it for idle.
@@ -38,9 +38,6 @@ const PATIENCE: u32 = 6;
 
 /// Others that land so many steps apart, or farther, are met by chance and not in a race.
 const APART: u32 = 8;
-
-/// What the runtime's timer counts.
-const TICK: Duration = Duration::from_millis(1);
 
 /// The longest wait from one look to the next.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -122,12 +119,9 @@ impl Turns {
         let (began, step) = (env.now(), *self.step.lock());
         let mut ahead = before(&found)?;
         let (mut landed, mut last, mut looks) = (0, began, 0);
-        while !ahead.is_empty() && env.now() < by {
-            let far = ahead.len().saturating_sub(NEAR) as u32;
-            let wait = if far > 0 { step * far } else { step / 4 };
-            if wait >= TICK {
-                env.sleep(wait.min(WAIT_MAX)).await;
-            }
+        while ahead.len() > NEAR && env.now() < by {
+            let wait = step * (ahead.len() - NEAR) as u32;
+            env.sleep(wait.min(WAIT_MAX)).await;
             let seen = bucket.read(key, by).await?;
             looks += 1;
             let at = |version: &Option<Version>| version.as_ref().map_or(0, |version| version.revision);

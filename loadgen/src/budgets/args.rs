@@ -21,13 +21,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct BudgetsArgs {
     /// How many charge at once; several numbers have their turns one after another.
-    #[arg(
-        long,
-        value_name = "N[,N]",
-        value_delimiter = ',',
-        default_value = "32,100,1000",
-        value_parser = count::<1, CHARGERS_MAX>
-    )]
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_value = "32,100,1000", value_parser = chargers)]
     pub chargers: Vec<usize>,
     /// Nodes that they are spread over, each with a connection and a seat of its own.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count::<1, 1_000>)]
@@ -55,6 +49,10 @@ pub enum Combine {
     Off,
     /// In turns.
     Both,
+}
+
+fn chargers(input: &str) -> Result<usize, String> {
+    count::<1, CHARGERS_MAX>(input)
 }
 
 impl BudgetsArgs {

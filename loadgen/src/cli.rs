@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use engine::broker::Tls;
 
+use crate::budgets::BudgetsArgs;
 use crate::duration;
 use crate::fleet::FleetArgs;
 use crate::listing::ListingArgs;
@@ -38,6 +39,8 @@ pub enum Command {
     Listing(ListingArgs),
     #[expect(missing_docs, reason = "its settings say what it is")]
     Mix(MixArgs),
+    #[expect(missing_docs, reason = "its settings say what it is")]
+    Budgets(BudgetsArgs),
 }
 
 /// What every scenario takes.

@@ -4,6 +4,7 @@ use engine::env::Env;
 use engine::store::nats::Nats;
 use engine::tasks;
 
+use crate::budgets::Charging;
 use crate::cli::{Command, Common};
 use crate::exit::Exit;
 use crate::fleet::Fleet;
@@ -25,6 +26,7 @@ pub async fn run(command: Command, mut signals: Signals) -> Exit {
             Command::Fleet(args) => in_order::<Fleet>(&args.common, |seed| args.params(seed), first).await,
             Command::Listing(args) => in_order::<Listing>(&args.common, |_| args.params(), first).await,
             Command::Mix(args) => in_order::<Mix>(&args.common, |seed| args.params(seed), first).await,
+            Command::Budgets(args) => in_order::<Charging>(&args.common, |_| args.params(), first).await,
         }
     };
     tokio::select! {

@@ -3,9 +3,10 @@
 //! Measuring: [`recorder`] keeps what became of each operation, from the instant at which it was meant to start, [`sampler`]
 //! what the processes used meanwhile. Reporting: [`report`] is the file that stays, [`table`] what a person reads, [`hgrm`]
 //! what a plotter does. Around them: [`duration`] on the command line, [`progress`] on the terminal, [`exit`] at the end.
-//! What is run: a [`scenario`], [`fleet`], [`listing`] or [`mix`], on the brokers of [`target`], from the command line in [`cli`] to a
-//! report by [`commands`].
+//! What is run: a [`scenario`], [`fleet`], [`listing`], [`budgets`] or [`mix`], on the brokers of [`target`],
+//! from the command line in [`cli`] to a report by [`commands`].
 
+pub mod budgets;
 pub mod cli;
 pub mod commands;
 pub mod duration;

@@ -49,6 +49,9 @@ pub const REMEMBERED: SignedDuration = SignedDuration::from_mins(10);
 /// Of how many writers the last write is remembered. More than the nodes of a fleet.
 pub const WRITERS_MAX: usize = 128;
 
+/// For how long after its last write a writer counts as one that races for the record, on the clocks of the writers.
+pub const RACING: SignedDuration = SignedDuration::from_secs(10);
+
 /// The key of the company's record. No seat has it, since theirs begin with [`SEAT`].
 const ORG: &str = "org";
 
@@ -216,6 +219,15 @@ impl BudgetRecord {
             }
             keep
         });
+    }
+
+    /// The writers whose last write is older than `writer`'s, and yet so new that they race for the record, the oldest first.
+    /// Those who want to write now have waited longer than `writer` has. Empty where the record has no write of `writer`.
+    pub fn before<'a>(&'a self, writer: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let own = self.writes.iter().position(|write| write.writer == writer).unwrap_or_default();
+        let newest = self.writes.iter().map(|write| write.at).max().unwrap_or(Timestamp::MIN);
+        let since = newest.saturating_sub(RACING).unwrap_or(Timestamp::MIN);
+        self.writes[..own].iter().filter(move |write| write.at >= since).map(|write| &*write.writer)
     }
 
     /// What became of a write of `writer`'s batch over the revision `over`. Asked of a record at a later revision; one that

@@ -15,14 +15,15 @@
 //!   [`coordproto::record::budget`]. What nobody can tell any more is unknown, and not written again.
 //! - **Charges that wait are counted together.** While one write of a scope is under way from this process, later charges
 //!   wait, and the next write judges all of them in their order, each with a verdict of its own. Where such a write is
-//!   unknown, it is unknown for each. On a record that other processes write too, a process waits a while between its writes,
-//!   at most three quarters of a second.
+//!   unknown, it is unknown for each. On a record that other processes write too, a process waits for its turn, so that
+//!   nobody runs out of attempts against those who write more often.
 //!
 //! The safe direction of what is unknown is closed, as an outage and never as a budget that is spent: see
 //! [`FailsClosed::fails_closed`].
 
 mod counter;
 mod landing;
+mod turns;
 
 use std::future::Future;
 use std::sync::Arc;

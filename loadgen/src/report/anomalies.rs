@@ -22,6 +22,12 @@ pub struct Anomalies {
     pub listing_double: u64,
     /// A listing that a quorum proves had a key at an older revision than had been acknowledged before.
     pub listing_old: u64,
+    /// A counter of a budget did not stand at what was acknowledged, with some of the charges that are unknown or none.
+    pub budget_miscounted: u64,
+    /// A charge had another verdict than the counters that it came with, or a place that another charge had.
+    pub budget_misjudged: u64,
+    /// More was admitted than a ceiling had room for.
+    pub budget_overspent: u64,
     /// A seat of a node had no holder when the run was over.
     pub seats_not_held: u64,
     /// Of several who raced for what only one can have, more than one was told that it has it.
@@ -35,14 +41,14 @@ pub struct Anomalies {
     pub valve_wrong: u64,
     /// A budget counts less than was acknowledged or more than was sent, or admits what it has no room for.
     pub spend_off: u64,
-    /// What became of something could not be found out: an operation never ended, the final listing had no answer, or a way of
-    /// listing never had one.
+    /// What became of something could not be found out: an operation never ended, the final listing or a counter had no answer,
+    /// or a way of listing or of charging never had one.
     pub ops_unsettled: u64,
 }
 
 impl Anomalies {
     /// Every kind with its count, by its name in the report.
-    pub fn each(&self) -> [(&'static str, u64); 15] {
+    pub fn each(&self) -> [(&'static str, u64); 18] {
         [
             ("double_holders", self.double_holders),
             ("epochs_reused", self.epochs_reused),
@@ -52,6 +58,9 @@ impl Anomalies {
             ("listing_short", self.listing_short),
             ("listing_double", self.listing_double),
             ("listing_old", self.listing_old),
+            ("budget_miscounted", self.budget_miscounted),
+            ("budget_misjudged", self.budget_misjudged),
+            ("budget_overspent", self.budget_overspent),
             ("seats_not_held", self.seats_not_held),
             ("winners_doubled", self.winners_doubled),
             ("winners_missing", self.winners_missing),

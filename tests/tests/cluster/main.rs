@@ -14,6 +14,7 @@ mod partition;
 mod races;
 mod recoveries;
 mod sizes;
+mod spends;
 mod storm;
 mod takeover;
 mod watches;

@@ -211,3 +211,19 @@ fn a_scope_is_one_segment_and_comes_back_byte_for_byte() {
         assert_eq!(Scope::of(&Key::parse(raw).unwrap()), None, "{raw}");
     }
 }
+
+#[test]
+fn who_landed_longest_ago_is_first_and_who_is_long_gone_races_no_more() {
+    let mut record = record();
+    for (n, (writer, second)) in [("gone", 0), ("a", 13), ("b", 14), ("late", 3), ("c", 15)].into_iter().enumerate() {
+        record.sign(writer, 1, n as u64, at(second));
+    }
+    let before = |record: &BudgetRecord, writer: &str| record.before(writer).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(before(&record, "c"), ["a", "b"]);
+    assert_eq!(before(&record, "b"), ["a"]);
+    assert_eq!(before(&record, "a"), [] as [&str; 0]);
+    assert_eq!(before(&record, "new"), [] as [&str; 0], "it has no turn yet");
+    record.sign("a", 2, 9, at(15));
+    assert_eq!(before(&record, "b"), [] as [&str; 0]);
+    assert_eq!(before(&record, "a"), ["b", "c"]);
+}

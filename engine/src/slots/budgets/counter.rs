@@ -4,9 +4,8 @@
 //! another in the order in which it came. The charges of one node so never race each other, and a record that every round of
 //! every seat is counted on is written as often as it can be written, not as often as it is charged.
 //!
-//! Between processes there is no queue, and whoever has just won would win again: it is awake while the others wait out their
-//! losses. So a process that lost an attempt leaves the record alone for a while after its own write has landed, see
-//! [`Pace`]. What comes in that while is counted together, and where nobody else writes there is no such while.
+//! Between processes there is no queue, and they write in [`turns`](super::turns) where they meet. What comes while this one
+//! waits for its turn is counted together, and where nobody else writes there is no such wait.
 //!
 //! The work of a record runs in a task of its own while anything waits, so that a write is never left half way by whoever
 //! asked for it.
@@ -15,7 +14,6 @@ use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use coordproto::answer::{Cause, Unknown};
 use coordproto::key::Key;
@@ -25,8 +23,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::landing::{ATTEMPTS, Batch};
-use crate::env::Mono;
+use super::landing::Batch;
+use super::turns::{Turn, Turns};
 use crate::store::Bucket;
 use crate::tasks;
 
@@ -46,23 +44,6 @@ impl Share {
             None => Charge::Post { tokens: *tokens, windows },
         }
     }
-}
-
-/// The pause that one lost attempt is worth, as long as those wait on average who have lost several.
-const PAUSE_A_LOSS: Duration = Duration::from_millis(32);
-
-/// A pause shorter than this is none.
-const PAUSE_MIN: Duration = Duration::from_millis(8);
-
-/// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_millis(512);
-
-/// How a process holds back on a record that others write too: the pause grows with every batch that others were faster than,
-/// and by more the more often they were; it shrinks by a quarter with every other batch, until there is none.
-struct Pace {
-    /// When the last batch of this process was over.
-    over: Mono,
-    pause: Duration,
 }
 
 /// Whoever asked, for as long as they wait for the answer.
@@ -87,13 +68,11 @@ pub(super) struct Counter<B> {
     pub(super) bucket: B,
     /// How many shares one write counts at most.
     most: usize,
-    /// A name that no other process bears, nor this one after a restart.
-    writer: String,
+    /// Bears a name that no other process does, nor this one after a restart.
+    turns: Turns,
     batches: AtomicU64,
     /// What waits, by record. One that is here has somebody who counts it.
     queues: Mutex<HashMap<Key, VecDeque<Waiting>>>,
-    /// The records on which this process holds back.
-    paces: Mutex<HashMap<Key, Pace>>,
 }
 
 impl<B: Bucket> Counter<B> {
@@ -103,7 +82,7 @@ impl<B: Bucket> Counter<B> {
         // A process whose randomness replays is another one all the same.
         let started = env.wall().as_nanosecond() as u64;
         let writer = format!("{:016x}", env.random() ^ started);
-        Counter { bucket, most, writer, batches: AtomicU64::new(1), queues: Mutex::default(), paces: Mutex::default() }
+        Counter { bucket, most, turns: Turns::new(writer), batches: AtomicU64::new(1), queues: Mutex::default() }
     }
 
     /// Counts a share once, unless its caller goes away before its write is made.
@@ -137,34 +116,6 @@ impl<B: Bucket> Counter<B> {
         answer.await.unwrap_or_else(gone)
     }
 
-    /// When the next batch on a record may begin, where that is not at once.
-    fn turn(&self, key: &Key) -> Option<Mono> {
-        let mut paces = self.paces.lock();
-        let Pace { over, pause } = paces.get(key)?;
-        let env = self.bucket.env();
-        if env.now().since(*over) > 2 * PAUSE_MAX {
-            // Whatever was learnt is of another time.
-            paces.remove(key);
-            return None;
-        }
-        Some(*over + *pause / 2 + env.jitter(*pause))
-    }
-
-    /// A batch on a record is over, after so many attempts that others were faster than.
-    fn over(&self, key: &Key, lost: u32) {
-        let mut paces = self.paces.lock();
-        let pause = paces.get(key).map_or(Duration::ZERO, |pace| pace.pause);
-        let pause = match lost {
-            0 => pause * 3 / 4,
-            lost => (pause * 2).max(PAUSE_A_LOSS * lost).min(PAUSE_MAX),
-        };
-        if pause < PAUSE_MIN {
-            paces.remove(key);
-        } else {
-            paces.insert(key.clone(), Pace { over: self.bucket.env().now(), pause });
-        }
-    }
-
     /// Whether nothing waits and nobody works.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
@@ -182,21 +133,20 @@ struct Work<B: Bucket> {
 impl<B: Bucket> Work<B> {
     async fn run(mut self) {
         while self.waits() {
-            if let Some(turn) = self.counter.turn(&self.key) {
-                self.counter.bucket.env().sleep_until(turn).await;
-            }
-            let found = self.counter.bucket.get(&self.key).await;
-            // Whoever came while the record was read is judged on it too.
+            let found = self.turn().await;
+            // Whoever came by now is judged on it too.
             let set = self.take();
             let answers = match found {
-                Ok(version) if !set.is_empty() => {
+                Ok(turn) if !set.is_empty() => {
                     let charges: Vec<Charge<'_>> = set.iter().map(|waiting| waiting.share.charge()).collect();
                     let number = self.counter.batches.fetch_add(1, Ordering::Relaxed);
-                    let Counter { bucket, writer, .. } = &*self.counter;
-                    let landed =
-                        Batch { bucket, key: &self.key, writer, number, charges: &charges }.land(version).await;
-                    self.counter.over(&self.key, landed.as_ref().map_or(ATTEMPTS, |(_, lost)| *lost));
-                    landed.map(|(answers, _)| answers)
+                    let Counter { bucket, turns, .. } = &*self.counter;
+                    let batch = Batch { bucket, key: &self.key, turns, number, charges: &charges };
+                    let landed = batch.land(turn.found).await;
+                    // Without an answer it has met a store that has none.
+                    let met = turn.met || landed.as_ref().map_or(true, |landed| landed.met);
+                    turns.over(bucket.env(), &self.key, met);
+                    landed.map(|landed| landed.answers)
                 }
                 Ok(_) => continue,
                 Err(unknown) => Err(unknown),
@@ -209,6 +159,18 @@ impl<B: Bucket> Work<B> {
                 // Unheard by a caller who has gone away since: it is counted, or unknown, all the same.
                 let _unheard = waiting.told.send(told);
             }
+        }
+    }
+
+    /// Reads the record, and waits for this process's turn where others were met on it.
+    async fn turn(&self) -> Result<Turn, Unknown> {
+        let Counter { bucket, turns, .. } = &*self.counter;
+        let by = bucket.deadline();
+        let found = bucket.read(&self.key, by).await?;
+        if turns.are_taken(bucket.env(), &self.key) {
+            turns.wait(bucket, &self.key, found, by).await
+        } else {
+            Ok(Turn { found, met: false })
         }
     }
 

@@ -12,12 +12,14 @@ use coordproto::listing::Version;
 use coordproto::record::budget::{BudgetRecord, Trace};
 use coordproto::tally::{Charge, Charged, charge_all};
 
+use super::turns::Turns;
 use crate::env::Mono;
 use crate::store::create::back_off;
 use crate::store::{Bucket, Expect, Put, Race, Write};
 
-/// How often a batch takes part before the answer is unknown. With the waits between them that is a third of a second.
-pub(super) const ATTEMPTS: u32 = 16;
+/// How often a batch takes part before the answer is unknown. With the waits between them that is a third of a second, and
+/// more where it waits for its turn.
+const ATTEMPTS: u32 = 16;
 
 const OP: &str = "charge";
 
@@ -25,11 +27,20 @@ const OP: &str = "charge";
 pub(super) struct Batch<'a, B> {
     pub(super) bucket: &'a B,
     pub(super) key: &'a Key,
-    /// Who writes, and which of the writer's batches this is.
-    pub(super) writer: &'a str,
+    /// Who writes, and whose turn it is.
+    pub(super) turns: &'a Turns,
+    /// Which of the writer's batches this is.
     pub(super) number: u64,
     /// What it counts, in order; at least one charge of at least one token.
     pub(super) charges: &'a [Charge<'a>],
+}
+
+/// A batch that is counted.
+pub(super) struct Landed {
+    /// What each charge is answered.
+    pub(super) answers: Vec<Charged>,
+    /// Whether others wrote the record meanwhile.
+    pub(super) met: bool,
 }
 
 /// What is written over one revision, and what it answers if it lands.
@@ -55,41 +66,48 @@ enum Next {
 }
 
 impl<B: Bucket> Batch<'_, B> {
-    /// Counts the batch once, beginning with what was `found` at its key, and answers every charge in order; also, how
-    /// many attempts did not do it.
+    /// Counts the batch once, beginning with what was `found` at its key, and answers every charge in order.
     ///
     /// # Errors
     /// Unknown for the whole batch; it says whether the batch may have been counted, or may be.
-    pub(super) async fn land(&self, found: Option<Version>) -> Result<(Vec<Charged>, u32), Unknown> {
+    pub(super) async fn land(&self, found: Option<Version>) -> Result<Landed, Unknown> {
+        let (env, by) = (self.bucket.env(), self.bucket.deadline());
         let mut attempt = self.judge(found)?;
         let (mut known, mut doubt) = (attempt.over, None::<Doubt>);
-        let mut send = true;
-        for round in 0..ATTEMPTS {
+        let (mut send, mut attempts, mut round) = (true, 0, 0);
+        while attempts < ATTEMPTS {
             if round > 0 {
-                back_off(self.bucket.env(), round - 1).await;
+                back_off(env, round - 1).await;
                 if let Some((unknown, until)) = &doubt
-                    && self.bucket.env().now() >= *until
+                    && env.now() >= *until
                 {
                     return Err(unknown.clone());
                 }
                 send = true;
                 match self.next(&attempt, known, doubt.as_ref()).await {
                     Ok(Next::Same) => {}
-                    Ok(Next::Landed) => return Ok((attempt.answers, round)),
+                    Ok(Next::Landed) => return Ok(Landed { answers: attempt.answers, met: true }),
                     Ok(Next::Judged(next)) => (known, attempt, doubt) = (known.max(next.over), next, None),
                     Ok(Next::Past) => send = false,
                     Err(unknown) if doubt.is_none() || unknown.landing == Landing::InFlight => return Err(unknown),
                     Err(_) => send = false,
                 }
             }
+            round += 1;
+            attempts += 1;
             if !send {
                 continue;
             }
-            let write = Write::Value(attempt.value.clone());
+            let (write, sent) = (Write::Value(attempt.value.clone()), env.now());
             match self.bucket.put(self.key, write, Expect::At(attempt.over)).await {
-                Ok(Put::Stored(_)) => return Ok((attempt.answers, round)),
+                Ok(Put::Stored(_)) => {
+                    self.turns.landed(env.now().since(sent));
+                    return Ok(Landed { answers: attempt.answers, met: round > 1 });
+                }
                 // This copy is refused. An earlier one may be what it lost to.
                 Ok(Put::Lost(Race::Newer(revision))) => known = known.max(revision),
+                // It has taken no part: nobody looked at what it expects while another write was under way.
+                Ok(Put::Lost(Race::InProcess)) if doubt.is_none() && env.now() < by => attempts -= 1,
                 Ok(Put::Lost(Race::Vanished | Race::InProcess)) => {}
                 Err(Error::BadArgument(error)) => unreachable!("a record of three slots is never too large: {error}"),
                 Err(Error::Unknown(unknown)) => match (unknown.landing, &doubt) {
@@ -99,7 +117,7 @@ impl<B: Bucket> Batch<'_, B> {
                 },
             }
         }
-        let contended = Unknown::settled(OP, self.key.as_str(), Cause::Contended { rounds: ATTEMPTS });
+        let contended = Unknown::settled(OP, self.key.as_str(), Cause::Contended { rounds: attempts });
         Err(doubt.map_or(contended, |(unknown, _)| unknown))
     }
 
@@ -108,6 +126,11 @@ impl<B: Bucket> Batch<'_, B> {
         let by = doubt.map_or_else(|| self.bucket.deadline(), |(_, until)| *until);
         let found = self.bucket.read(self.key, by).await?;
         let revision = found.as_ref().map_or(0, |version| version.revision);
+        if doubt.is_none() && revision >= known {
+            // Lost for good. Where nothing was found, only a write that expects nothing decides whether it is gone.
+            let turn = self.turns.wait(self.bucket, self.key, found, by).await?;
+            return self.judge(turn.found).map(Next::Judged);
+        }
         if revision == attempt.over && revision >= known {
             return Ok(Next::Same);
         }
@@ -115,7 +138,7 @@ impl<B: Bucket> Batch<'_, B> {
             return Ok(Next::Past);
         }
         let Some((unknown, _)) = doubt else {
-            // Where nothing was found, only a write that expects nothing decides whether it is gone.
+            // Nothing was found where a revision is known: only a write that expects nothing decides whether it is gone.
             return self.judge(found).map(Next::Judged);
         };
         let Some(version) = found else {
@@ -123,7 +146,8 @@ impl<B: Bucket> Batch<'_, B> {
         };
         let record = version.value.as_ref().and_then(|value| BudgetRecord::decode(value).ok());
         // What cannot be read, or is a marker, tells nothing any more.
-        let trace = record.map_or(Trace::Forgotten, |record| record.trace(self.writer, self.number, attempt.over));
+        let trace =
+            record.map_or(Trace::Forgotten, |record| record.trace(self.turns.writer(), self.number, attempt.over));
         match trace {
             Trace::Landed => Ok(Next::Landed),
             Trace::Never => self.judge(Some(version)).map(Next::Judged),
@@ -137,7 +161,7 @@ impl<B: Bucket> Batch<'_, B> {
         let record = record(self.key, found.and_then(|version| version.value).as_ref())?;
         let (written, answers) = charge_all(record.as_ref(), self.charges);
         let mut written = written.expect("a charge of a token or more is always written");
-        written.sign(self.writer, self.number, over, self.bucket.env().wall());
+        written.sign(self.turns.writer(), self.number, over, self.bucket.env().wall());
         Ok(Attempt { over, value: written.encode(), answers })
     }
 }

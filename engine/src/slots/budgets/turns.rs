@@ -1,0 +1,147 @@
+//! Whose turn it is on a record that several processes write.
+//!
+//! The record keeps its writers in the order in which they landed, and every process reads the same order: whoever landed
+//! longest ago has waited longest, and is next. The others wait for about as long as those before them take, and look again.
+//! So few take part at a time, and without a queue, a message or a lock the processes write one after another, as fast as the
+//! store lets them.
+//!
+//! - A process that met nobody the last time does not wait. It takes part at once, and learns from a lost race that it has to.
+//! - Whoever was passed over by somebody behind it does not want to write now, and nobody waits for it. Where nobody lands
+//!   at all, those before are idle, and who has waited for all of them goes.
+//! - A process that the record does not know yet has no turn. It races, as everybody did before there was an order.
+//!
+//! Turns are a courtesy: they make races rare, and decide nothing. What is counted rests on the compare-and-set alone, and a
+//! record that lies about its order costs time.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use coordproto::answer::Unknown;
+use coordproto::key::Key;
+use coordproto::listing::Version;
+use parking_lot::Mutex;
+
+use super::landing::record;
+use crate::env::{Env, Mono};
+use crate::store::Bucket;
+
+/// How long one write takes, before this process has made one.
+const STEP: Duration = Duration::from_millis(2);
+
+/// With so few before it, a process takes part: so few races cost less than the store standing idle from one landing until
+/// the next in turn has seen it.
+const NEAR: usize = 2;
+
+/// For so many steps without a landing a process waits until it takes those before it for idle.
+const PATIENCE: u32 = 6;
+
+/// Others that land so many steps apart, or farther, are met by chance and not in a race.
+const APART: u32 = 8;
+
+/// The longest wait from one look to the next.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How long is remembered that others race for a record.
+const REMEMBERED: Duration = Duration::from_secs(10);
+
+/// The records that others write too, as this process has met them.
+pub(super) struct Turns {
+    /// A name that no other process bears.
+    writer: String,
+    /// When others were last met on a record.
+    met: Mutex<HashMap<Key, Mono>>,
+    /// How long a write of this process takes, and with it anybody's.
+    step: Mutex<Duration>,
+}
+
+/// What stands at a record when it is this process's turn.
+pub(super) struct Turn {
+    pub(super) found: Option<Version>,
+    /// Whether others raced for the record while it waited.
+    pub(super) met: bool,
+}
+
+impl Turns {
+    pub(super) fn new(writer: String) -> Turns {
+        Turns { writer, met: Mutex::default(), step: Mutex::new(STEP) }
+    }
+
+    /// The name of this process.
+    pub(super) fn writer(&self) -> &str {
+        &self.writer
+    }
+
+    /// Whether others were met on a record, the last time and not long ago.
+    pub(super) fn are_taken(&self, env: &Env, key: &Key) -> bool {
+        let mut met = self.met.lock();
+        let taken = met.get(key).is_some_and(|at| env.now().since(*at) < REMEMBERED);
+        if !taken {
+            met.remove(key);
+        }
+        taken
+    }
+
+    /// A batch is over: whether others raced with it.
+    pub(super) fn over(&self, env: &Env, key: &Key, met: bool) {
+        let mut all = self.met.lock();
+        if met {
+            all.insert(key.clone(), env.now());
+        } else {
+            all.remove(key);
+        }
+    }
+
+    /// A write has landed, and this is how long it took.
+    pub(super) fn landed(&self, took: Duration) {
+        let mut step = self.step.lock();
+        // One write is no measure of the next, and the read before it takes its time too.
+        *step = (*step * 3 + took * 5 / 4) / 4;
+    }
+
+    /// Waits for this process's turn on a record, as far as there is one, and not beyond `by`.
+    ///
+    /// # Errors
+    /// Unknown, when what stands there has no answer or cannot be read.
+    pub(super) async fn wait<B: Bucket>(
+        &self,
+        bucket: &B,
+        key: &Key,
+        mut found: Option<Version>,
+        by: Mono,
+    ) -> Result<Turn, Unknown> {
+        let env = bucket.env();
+        let before = |found: &Option<Version>| -> Result<Vec<String>, Unknown> {
+            let value: Option<&Bytes> = found.as_ref().and_then(|version| version.value.as_ref());
+            let record = record(key, value)?;
+            Ok(record.iter().flat_map(|record| record.before(&self.writer)).map(str::to_owned).collect())
+        };
+        let (began, step) = (env.now(), *self.step.lock());
+        let mut ahead = before(&found)?;
+        let (mut landed, mut last, mut looks) = (0, began, 0);
+        while ahead.len() > NEAR && env.now() < by {
+            let wait = step * (ahead.len() - NEAR) as u32;
+            env.sleep(wait.min(WAIT_MAX)).await;
+            let seen = bucket.read(key, by).await?;
+            looks += 1;
+            let at = |version: &Option<Version>| version.as_ref().map_or(0, |version| version.revision);
+            if at(&seen) > at(&found) {
+                found = seen;
+                let still = before(&found)?;
+                // Those up to the last one that landed have landed, or were passed over.
+                let next = ahead.iter().rposition(|writer| !still.contains(writer)).map_or(0, |last| last + 1);
+                if next > 0 {
+                    ahead.drain(..next);
+                    landed += next as u32;
+                    (last, looks) = (env.now(), 0);
+                    continue;
+                }
+            }
+            if looks > 1 && env.now().since(last) >= step * PATIENCE {
+                break;
+            }
+        }
+        let met = landed > 0 && env.now().since(began) < step * APART * landed;
+        Ok(Turn { found, met })
+    }
+}

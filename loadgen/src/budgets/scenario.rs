@@ -1,0 +1,169 @@
+//! The charges as what is around them sees them: how they are opened on brokers, and what they say of themselves.
+
+use std::future::Future;
+
+use engine::store::nats::Nats;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::{CHARGING, Charging, Clients, Ops, Params, Tally, Way};
+use crate::duration;
+use crate::recorder::Recorder;
+use crate::report::{Anomalies, BringUp, Report};
+use crate::scenario::{DRAIN, Parts, Ran, Scenario, Start};
+use crate::table::units::{count, time};
+use crate::target::{Target, Unavailable};
+
+impl Scenario for Charging {
+    const NAME: &'static str = "budgets";
+    const CLIENTS: &'static str = "nodes";
+    const MEASURED_FROM: &'static str = CHARGING;
+
+    type Params = Params;
+    type CameTo = ();
+
+    fn clients(params: &Params) -> usize {
+        params.most_nodes()
+    }
+
+    fn schedule_digest(_params: &Params) -> Option<u64> {
+        None
+    }
+
+    fn new(params: Params, Start { env, origin, prefix, replicas }: Start) -> Charging {
+        let mut recorder = Recorder::new(origin);
+        let ops = Ops::declare(&mut recorder);
+        let (tally, found, parts) = (Tally::default(), Mutex::default(), Parts::default());
+        Charging { env, params, prefix, replicas, recorder, ops, tally, found, parts }
+    }
+
+    async fn open_and_run(
+        &self,
+        target: &Target,
+        first: &Nats,
+        interrupt: impl Future<Output = ()>,
+    ) -> Result<Ran<()>, Unavailable> {
+        let store = async |node: usize| match node {
+            0 => Ok(first.clone()),
+            _ => target.store(node).await,
+        };
+        let mut interrupt = std::pin::pin!(interrupt);
+        let clients: Clients<Nats> = tokio::select! {
+            clients = self.open(&store) => clients?,
+            () = &mut interrupt => return Ok(Ran { interrupted: true, ..Ran::default() }),
+        };
+        let (buckets, replicas) = (&self.prefix, self.replicas);
+        tracing::info!(nodes = self.params.most_nodes(), buckets, replicas, "budgets_connected");
+        Ok(self.run(clients, interrupt).await)
+    }
+
+    fn buckets(&self) -> Vec<String> {
+        let name = |way: &Way| format!("{}_{}", self.settings(*way).prefix, coordproto::slot::BUDGETS.name);
+        self.params.ways.iter().map(name).collect()
+    }
+
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    fn anomalies(&self) -> Anomalies {
+        let mut found = *self.found.lock();
+        if self.parts.began(DRAIN).is_some() {
+            found.ops_unsettled += self.tally.never_answered();
+        }
+        found
+    }
+
+    fn params(&self, (): &()) -> Vec<(&'static str, Value)> {
+        let params = &self.params;
+        let length = match params.rounds {
+            Some(rounds) => ("rounds", rounds.into()),
+            None => ("duration", duration::format(params.duration).into()),
+        };
+        vec![
+            ("nodes", params.nodes.into()),
+            ("ways", params.ways.iter().map(|way| way.name()).collect()),
+            length,
+            ("charges", self.tally.reported(params)),
+        ]
+    }
+
+    fn bring_up(&self) -> Option<BringUp> {
+        None
+    }
+
+    fn progress(&self, part: &str) -> Option<String> {
+        (part == "opening").then(|| format!("connecting {} nodes", self.params.most_nodes()))
+    }
+
+    fn remarks(report: &Report) -> Vec<String> {
+        let lines = report.params.get("charges").and_then(Value::as_array).into_iter().flatten();
+        lines.flat_map(|line| Way::ALL.into_iter().filter_map(|way| remark(line, way))).collect()
+    }
+}
+
+/// What the charges of so many chargers in one way came to, and how their throughput compares; none when there were none.
+fn remark(line: &Value, way: Way) -> Option<String> {
+    let of = |way: Way| line.get("ways")?.get(way.name());
+    let own = of(way)?;
+    let number = |name: &str| own.get(name)?.as_f64();
+    let chargers = line.get("chargers")?.as_u64()?;
+    let name = format!("{} {}", count(chargers), way.name());
+    let rate = |way: Way| of(way)?.get("answered_per_second")?.as_f64().filter(|rate| *rate > 0.0);
+    let unknown = own.get("unknown")?.as_u64()?;
+    let Some(answered) = rate(way) else {
+        return (unknown > 0).then(|| format!("{name}: none answered, {} unknown", count(unknown)));
+    };
+    let others = Way::ALL.into_iter().skip_while(|other| *other != way).skip(1);
+    let times = others.filter_map(|other| Some(format!("; {:.2} times {}", answered / rate(other)?, other.name())));
+    let wait = own.get("wait_p50_ns")?.as_u64().map_or_else(String::new, |ns| format!(", p50 {}", time(ns)));
+    let exhausted = own.get("exhausted")?.as_u64()?;
+    Some(format!(
+        "{name}: {}/s, {:.3} requests, {:.3} attempts each, {} exhausted{wait}{}",
+        count(answered.round() as u64),
+        number("requests_per_charge")?,
+        number("attempts_per_charge")?,
+        if exhausted == 0 { "none".to_owned() } else { count(exhausted) },
+        times.collect::<String>(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::report::tests::full;
+
+    #[test]
+    fn each_way_has_a_line_that_fits_and_says_what_it_came_to() {
+        let mut report = full(Anomalies::default());
+        let came_to = |rate: f64, requests: f64, exhausted: u64| {
+            json!({
+                "answered_per_second": rate, "requests_per_charge": requests, "attempts_per_charge": requests / 2.0,
+                "unknown": exhausted, "exhausted": exhausted, "wait_p50_ns": 37_000_000,
+            })
+        };
+        let silent = json!({ "answered_per_second": 0.0, "unknown": 320, "exhausted": 0, "wait_p50_ns": null });
+        let ways = json!({ "combined": came_to(26_315.4, 0.022, 0), "uncombined": came_to(380.0, 4.0, 0), "plain": came_to(131.5, 11.25, 7) });
+        let charges = json!([
+            { "chargers": 1_000, "ways": ways },
+            { "chargers": 32, "ways": { "combined": silent } },
+        ]);
+        report.params.insert("charges".into(), charges);
+        let lines = Charging::remarks(&report);
+        let expected = [
+            "1,000 combined: 26,315/s, 0.022 requests, 0.011 attempts each, none exhausted, p50 37.0 ms; 69.25 times uncombined; 200.12 times plain",
+            "1,000 uncombined: 380/s, 4.000 requests, 2.000 attempts each, none exhausted, p50 37.0 ms; 2.89 times plain",
+            "1,000 plain: 132/s, 11.250 requests, 5.625 attempts each, 7 exhausted, p50 37.0 ms",
+            "32 combined: none answered, 320 unknown",
+        ];
+        assert_eq!(lines, expected);
+        report.params.clear();
+        assert_eq!(Charging::remarks(&report), [] as [&str; 0], "before anything was charged");
+    }
+}

@@ -8,6 +8,7 @@ use engine::broker::Tls;
 
 use crate::duration;
 use crate::fleet::FleetArgs;
+use crate::floor::FloorArgs;
 use crate::listing::ListingArgs;
 use crate::target::Asked;
 
@@ -35,6 +36,8 @@ pub enum Command {
     Fleet(FleetArgs),
     #[expect(missing_docs, reason = "its settings say what it is")]
     Listing(ListingArgs),
+    #[expect(missing_docs, reason = "its settings say what it is")]
+    Floor(FloorArgs),
 }
 
 /// What every scenario takes.
@@ -61,6 +64,9 @@ pub struct Common {
     /// Where report.json and the latency distributions (*.hgrm) are written.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Holds its operations against bare requests, made when it is over, for two seconds each.
+    #[arg(long)]
+    pub floor: bool,
     /// What is printed on stdout when the run is over: a table, or report.json.
     #[arg(long, value_name = "text|json", value_enum, hide_possible_values = true, default_value_t = Output::Text)]
     pub output: Output,

@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fleet;
+mod floor;
 mod listing;
 mod support;

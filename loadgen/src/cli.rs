@@ -38,6 +38,9 @@ pub enum Command {
     Listing(ListingArgs),
     #[expect(missing_docs, reason = "its settings say what it is")]
     Floor(FloorArgs),
+    #[cfg(feature = "peers")]
+    #[expect(missing_docs, reason = "its settings say what it is")]
+    Peers(crate::peers::PeersArgs),
 }
 
 /// What every scenario takes.

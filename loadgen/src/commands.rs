@@ -26,6 +26,8 @@ pub async fn run(command: Command, mut signals: Signals) -> Exit {
             Command::Fleet(args) => in_order::<Fleet>(&args.common, |seed| args.params(seed), first).await,
             Command::Listing(args) => in_order::<Listing>(&args.common, |_| args.params(), first).await,
             Command::Floor(args) => in_order::<Floor>(&args.common, |_| args.params(), first).await,
+            #[cfg(feature = "peers")]
+            Command::Peers(args) => in_order::<crate::peers::Peers>(&args.common, |_| args.params(), first).await,
         }
     };
     tokio::select! {

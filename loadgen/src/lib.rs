@@ -17,6 +17,8 @@ pub mod hgrm;
 pub mod histogram;
 mod limits;
 pub mod listing;
+#[cfg(feature = "peers")]
+pub mod peers;
 pub mod progress;
 pub mod rate;
 pub mod recorder;

@@ -127,6 +127,12 @@ impl Parts {
         self.0.sampler.get_or_init(|| sampler);
     }
 
+    /// What samples, where anything does.
+    #[cfg(feature = "peers")]
+    pub(crate) fn sampler(&self) -> Option<&Arc<Sampler>> {
+        self.0.sampler.get()
+    }
+
     /// The run enters a part, and leaves the one before it.
     pub fn enter(&self, part: &'static str, now: Mono) {
         self.0.parts.lock().push((part, now));

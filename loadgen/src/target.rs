@@ -50,6 +50,15 @@ pub enum Unavailable {
     /// A bare connection failed.
     #[error(transparent)]
     Floor(#[from] LeanError),
+    /// A peer that is not this layer cannot be reached.
+    #[cfg(feature = "peers")]
+    #[error("{peer}: {reason}")]
+    Peer {
+        /// Which.
+        peer: &'static str,
+        /// In its own words.
+        reason: String,
+    },
     /// An address makes no sense.
     #[error(transparent)]
     BadArgument(#[from] coordproto::answer::BadArgument),
@@ -64,6 +73,8 @@ impl Unavailable {
             | Unavailable::Connect(ConnectError::BadUrl { .. })
             | Unavailable::Open(OpenError::BadArgument(_))
             | Unavailable::Broker(BrokerError::Settings(_)) => Exit::Usage,
+            #[cfg(feature = "peers")]
+            Unavailable::Peer { .. } => Exit::Unavailable,
             Unavailable::Broker(_) | Unavailable::Connect(_) | Unavailable::Open(_) | Unavailable::Floor(_) => {
                 Exit::Unavailable
             }

@@ -22,6 +22,9 @@ use tokio::net::TcpStream;
 /// How long a connection may take to be made, and an answer to come: far longer than any takes on brokers that serve.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What the subjects of all answers begin with.
+const INBOX: &[u8] = b"_F.";
+
 /// How much is read at once at most.
 const READ: usize = 64 * 1024;
 
@@ -85,7 +88,8 @@ pub(super) struct Message<'a> {
 impl Message<'_> {
     /// The number of the request that this answers; none where its subject does not end in one.
     pub(super) fn answers(&self) -> Option<u32> {
-        u32::try_from(last_number(self.subject)?).ok()
+        // A record that a consumer delivers has a subject of its own, which may end in any number.
+        u32::try_from(last_number(self.subject.strip_prefix(INBOX)?)?).ok()
     }
 
     /// The status in the version line: `503` where nobody listens.

@@ -61,14 +61,13 @@ impl Passes {
             let mut asked = None;
             match lean.take()? {
                 None => lean.more().await?,
-                Some(message) if message.subject == to.as_bytes() => match message.status() {
-                    None => {
-                        listed += 1;
-                        pending = last_number(message.reply);
-                    }
-                    // A stalled consumer, or one that is not to overrun its client, asks to be let go on.
-                    Some(_) => asked = flow(message.reply, message.headers),
-                },
+                // A delivery comes under the subject of its record; what is about the consumer, under that of the deliveries.
+                Some(message) if message.reply.starts_with(b"$JS.ACK.") => {
+                    listed += 1;
+                    pending = last_number(message.reply);
+                }
+                // A stalled consumer, or one that is not to overrun its client, asks to be let go on.
+                Some(message) if message.subject == to.as_bytes() => asked = flow(message.reply, message.headers),
                 Some(message) if message.answers() == Some(MADE) => {
                     let Ok(Reply::Ok(to_deliver)) = reply::consumer(message.payload) else { return Ok(None) };
                     made = true;

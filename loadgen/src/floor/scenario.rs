@@ -60,7 +60,7 @@ impl Scenario for Floor {
             ground = Ground::prepare(&self.env, target.access(), first, named, keys, &loads) => ground?,
             () = &mut interrupt => return Ok(Ran { interrupted: true, ..Ran::default() }),
         };
-        tracing::info!(cells = self.cells.len(), each = ?self.params.each(), "floor_prepared");
+        tracing::info!(cells = self.cells.len(), each = ?self.params.each(), buckets = self.prefix, "floor_prepared");
         let interrupted = self.work(&ground, interrupt).await;
         Ok(Ran { interrupted, brought_up: true, came_to: () })
     }

@@ -5,4 +5,6 @@
 mod fleet;
 mod floor;
 mod listing;
+#[cfg(feature = "peers")]
+mod peers;
 mod support;

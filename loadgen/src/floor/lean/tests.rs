@@ -57,7 +57,7 @@ fn an_answer_says_which_request_and_whether_anybody_was_there() {
         payload: b"",
     };
     let numbers =
-        ["_F.ab.17", "_F.ab.", "_F.ab.4294967296", "_F.x9", "17"].map(|subject| message(subject, "").answers());
+        ["_F.ab.17", "_F.ab.", "_F.ab.4294967296", "_F.x9", "$KV.b.c.17"].map(|subject| message(subject, "").answers());
     assert_eq!(numbers, [Some(17), None, None, None, None]);
     let statuses = ["NATS/1.0 503\r\n\r\n", "NATS/1.0\r\nA: b\r\n\r\n", "NATS/1.0 5", ""]
         .map(|block| message("a", block).status());

@@ -68,7 +68,7 @@ impl Cluster {
         let by = env.now() + READY_WITHIN;
         loop {
             let answer = async { cluster.client(0).await?.get("ready", None).await };
-            match env.within(by, answer).await {
+            match env.within(by, Box::pin(answer)).await {
                 Ok(Ok(_)) => return Ok(cluster),
                 Ok(Err(_)) => env.sleep(env.jitter(Duration::from_millis(100))).await,
                 Err(_) => {

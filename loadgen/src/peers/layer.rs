@@ -115,7 +115,7 @@ impl Peer for Layer {
         let bucket = &self.listed[class];
         let by = bucket.env().now() + LIST_WITHIN;
         let listing = bucket.list(&Class::node().filter(), &Certified::Leader, by).await.map_err(failed)?;
-        let name = |key: Key| key.segments().nth(1).map(|name| name.to_string());
+        let name = |key: Key| key.segments().nth(1);
         Ok(listing.entries.into_iter().filter_map(|(key, _)| name(key)).collect())
     }
 

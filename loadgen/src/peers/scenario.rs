@@ -155,7 +155,7 @@ impl Peers {
         let kv = Kv::open(target.access(), nodes, named, ttl).await?;
         let (mut etcd, mut cluster) = (None, None);
         if let Some(binary) = etcd::found() {
-            let started = Cluster::start(&self.env, binary).await?;
+            let started = Box::pin(Cluster::start(&self.env, binary)).await?;
             if let Some(sampler) = self.parts.sampler() {
                 started.processes().for_each(|(name, pid)| sampler.set_pid(&name, pid));
             }

@@ -9,6 +9,7 @@ use engine::broker::Tls;
 use crate::budgets::BudgetsArgs;
 use crate::duration;
 use crate::fleet::FleetArgs;
+use crate::floor::FloorArgs;
 use crate::listing::ListingArgs;
 use crate::mix::MixArgs;
 use crate::target::Asked;
@@ -41,6 +42,11 @@ pub enum Command {
     Mix(MixArgs),
     #[expect(missing_docs, reason = "its settings say what it is")]
     Budgets(BudgetsArgs),
+    #[expect(missing_docs, reason = "its settings say what it is")]
+    Floor(FloorArgs),
+    #[cfg(feature = "peers")]
+    #[expect(missing_docs, reason = "its settings say what it is")]
+    Peers(crate::peers::PeersArgs),
 }
 
 /// What every scenario takes.
@@ -67,6 +73,9 @@ pub struct Common {
     /// Where report.json and the latency distributions (*.hgrm) are written.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Holds its operations against bare requests, made when it is over, for two seconds each.
+    #[arg(long)]
+    pub floor: bool,
     /// What is printed on stdout when the run is over: a table, or report.json.
     #[arg(long, value_name = "text|json", value_enum, hide_possible_values = true, default_value_t = Output::Text)]
     pub output: Output,

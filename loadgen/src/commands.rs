@@ -8,6 +8,8 @@ use crate::budgets::Charging;
 use crate::cli::{Command, Common};
 use crate::exit::Exit;
 use crate::fleet::Fleet;
+use crate::floor::Floor;
+use crate::floor::beside::{self, Beside};
 use crate::limits;
 use crate::listing::Listing;
 use crate::mix::Mix;
@@ -27,6 +29,9 @@ pub async fn run(command: Command, mut signals: Signals) -> Exit {
             Command::Listing(args) => in_order::<Listing>(&args.common, |_| args.params(), first).await,
             Command::Mix(args) => in_order::<Mix>(&args.common, |seed| args.params(seed), first).await,
             Command::Budgets(args) => in_order::<Charging>(&args.common, |_| args.params(), first).await,
+            Command::Floor(args) => in_order::<Floor>(&args.common, |_| args.params(), first).await,
+            #[cfg(feature = "peers")]
+            Command::Peers(args) => in_order::<crate::peers::Peers>(&args.common, |_| args.params(), first).await,
         }
     };
     tokio::select! {
@@ -90,17 +95,19 @@ async fn run_scenario<S: Scenario>(
     first: Nats,
     mut signals: Signals,
 ) -> Result<Exit, Unavailable> {
-    let planned = params.clone();
+    let (planned, against) = (params.clone(), if common.floor { S::floor(&params) } else { Beside::default() });
     let session =
         Session::new(common, env, seed, target, target.described(&first), move || S::schedule_digest(&planned));
     let session = session.await;
     target.sampled_by(session.sampler());
     let prefix = format!("loadgen_{}", session.run_id());
-    let start = Start { env: env.clone(), origin: session.origin(), prefix, replicas: target.replicas(&first) };
+    let (origin, replicas) = (session.origin(), target.replicas(&first));
+    let start = Start { env: env.clone(), origin, prefix: prefix.clone(), replicas };
     let scenario = S::new(params, start);
     let _stalls = tasks::spawn(scenario.recorder().watch_for_stalls(env.clone()));
     let sampler = session.sampler().clone();
     let _samples = tasks::spawn(async move { sampler.run().await });
+    scenario.parts().sampled_by(session.sampler().clone());
 
     let mut progress = Progress::stderr();
     let mut ended_by = None;
@@ -110,9 +117,23 @@ async fn run_scenario<S: Scenario>(
     };
     progress.finish();
     session.sampler().sample();
-    let exit = ran.map(|ran| session.conclude(&scenario, &ran, ended_by.filter(|_| ran.interrupted)));
+    let whole = ran.as_ref().is_ok_and(|ran| !ran.interrupted);
+    let (mut ended_by, mut floor) = (ended_by.filter(|_| !whole), None);
+    if whole && !against.ops.is_empty() {
+        tokio::select! {
+            measured = beside::measure(&against, env, target, &first, &prefix) => match measured {
+                Ok(measured) => floor = Some(measured),
+                Err(error) => say(format_args!("loadgen: {error}")),
+            },
+            // The scenario is over: its report is whole, and lacks only what was being measured.
+            exit = signals.first() => ended_by = Some(exit),
+        }
+    }
+    let exit = ran.map(|ran| session.conclude(&scenario, &ran, floor, ended_by));
     if !target.is_embedded() {
-        clean_up(&first, &scenario.buckets()).await;
+        let mut buckets = scenario.buckets();
+        buckets.extend(if against.ops.is_empty() { Vec::new() } else { beside::buckets(&prefix) });
+        clean_up(&first, &buckets).await;
     }
     exit
 }

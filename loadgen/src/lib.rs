@@ -3,7 +3,7 @@
 //! Measuring: [`recorder`] keeps what became of each operation, from the instant at which it was meant to start, [`sampler`]
 //! what the processes used meanwhile. Reporting: [`report`] is the file that stays, [`table`] what a person reads, [`hgrm`]
 //! what a plotter does. Around them: [`duration`] on the command line, [`progress`] on the terminal, [`exit`] at the end.
-//! What is run: a [`scenario`], [`fleet`], [`listing`], [`budgets`] or [`mix`], on the brokers of [`target`],
+//! What is run: a [`scenario`], [`fleet`], [`listing`], [`budgets`], [`mix`] or [`floor`], on the brokers of [`target`],
 //! from the command line in [`cli`] to a report by [`commands`].
 
 pub mod budgets;
@@ -13,11 +13,14 @@ pub mod duration;
 pub mod environment;
 pub mod exit;
 pub mod fleet;
+pub mod floor;
 pub mod hgrm;
 pub mod histogram;
 mod limits;
 pub mod listing;
 pub mod mix;
+#[cfg(feature = "peers")]
+pub mod peers;
 pub mod progress;
 pub mod rate;
 pub mod recorder;

@@ -105,6 +105,8 @@ pub struct Phase {
     pub end_ns: u64,
     /// Mean CPU of all brokers together in it, 100 for one core busy throughout; null when not all were sampled.
     pub brokers_cpu_percent: Option<f64>,
+    /// The generator's; null when it was not sampled.
+    pub generator_cpu_percent: Option<f64>,
 }
 
 /// A broker.

@@ -5,15 +5,17 @@
 //! the recorder's shape and the report's belong to nobody in particular and are here only as far as a scenario touches them.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use engine::env::{Env, Mono};
 use engine::store::nats::Nats;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::floor::beside::Beside;
 use crate::recorder::Recorder;
 use crate::report::{Anomalies, BringUp, Report};
+use crate::sampler::Sampler;
 use crate::target::{Target, Unavailable};
 
 /// The part in which nothing begins any more and what is under way is waited for. It ends the measurement.
@@ -39,6 +41,11 @@ pub trait Scenario: Sized {
     /// A number that two runs share when they are to do the same at the same times; none where that is not settled before
     /// the run. May take its time: it is not asked for on a thread that others need.
     fn schedule_digest(params: &Self::Params) -> Option<u64>;
+
+    /// The bare requests that its operations are held against, where that is asked for.
+    fn floor(_params: &Self::Params) -> Beside {
+        Beside::default()
+    }
 
     /// One that has done nothing yet.
     fn new(params: Self::Params, start: Start) -> Self;
@@ -106,27 +113,47 @@ pub struct Ran<C> {
 
 /// The parts of a run, as it enters them.
 #[derive(Clone, Default)]
-pub struct Parts(Arc<Mutex<Vec<(&'static str, Mono)>>>);
+pub struct Parts(Arc<Entered>);
+
+#[derive(Default)]
+struct Entered {
+    parts: Mutex<Vec<(&'static str, Mono)>>,
+    sampler: OnceLock<Arc<Sampler>>,
+}
 
 impl Parts {
+    /// Samples at every edge from now on, so that what a part used is exact and not interpolated.
+    pub fn sampled_by(&self, sampler: Arc<Sampler>) {
+        self.0.sampler.get_or_init(|| sampler);
+    }
+
+    /// What samples, where anything does.
+    #[cfg(feature = "peers")]
+    pub(crate) fn sampler(&self) -> Option<&Arc<Sampler>> {
+        self.0.sampler.get()
+    }
+
     /// The run enters a part, and leaves the one before it.
     pub fn enter(&self, part: &'static str, now: Mono) {
-        self.0.lock().push((part, now));
+        self.0.parts.lock().push((part, now));
+        if let Some(sampler) = self.0.sampler.get() {
+            sampler.sample();
+        }
     }
 
     /// The part that the run is in.
     pub fn current(&self) -> &'static str {
-        self.0.lock().last().map_or("opening", |(part, _)| part)
+        self.0.parts.lock().last().map_or("opening", |(part, _)| part)
     }
 
     /// When a part was entered; none when it was not.
     pub fn began(&self, part: &str) -> Option<Mono> {
-        self.0.lock().iter().find(|(entered, _)| *entered == part).map(|(_, began)| *began)
+        self.0.parts.lock().iter().find(|(entered, _)| *entered == part).map(|(_, began)| *began)
     }
 
     /// Every part entered so far, with its beginning and its end; the last one ends `now`.
     pub fn entered(&self, now: Mono) -> Vec<(&'static str, Mono, Mono)> {
-        let parts = self.0.lock();
+        let parts = self.0.parts.lock();
         let ends = parts.iter().skip(1).map(|(_, began)| *began).chain([now]);
         parts.iter().zip(ends).map(|((part, began), ended)| (*part, *began, ended)).collect()
     }

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use engine::env::{Env, Mono};
 use engine::tasks;
+use serde_json::{Map, Value};
 
 use crate::cli::{Common, Output};
 use crate::environment::{Environment, Store};
 use crate::exit::Exit;
+use crate::floor::beside;
 use crate::histogram::nanos;
 use crate::progress::Progress;
 use crate::recorder::{Outcome, Recorder};
@@ -120,8 +122,15 @@ impl<'a> Session<'a> {
     }
 
     /// Writes and prints what the run came to.
-    pub(crate) fn conclude<S: Scenario>(&self, scenario: &S, ran: &Ran<S::CameTo>, ended_by: Option<Exit>) -> Exit {
-        let report = self.report(scenario, ran);
+    pub(crate) fn conclude<S: Scenario>(
+        &self,
+        scenario: &S,
+        ran: &Ran<S::CameTo>,
+        floor: Option<Map<String, Value>>,
+        ended_by: Option<Exit>,
+    ) -> Exit {
+        let mut report = self.report(scenario, ran);
+        report.params.extend(floor.map(|floor| ("floor".to_owned(), floor.into())));
         let mut exit = match (Exit::from(report.findings.verdict()), ended_by) {
             (Exit::Ok, Some(signal)) => signal,
             (Exit::Ok, None) if !ran.brought_up => Exit::Unavailable,
@@ -138,7 +147,10 @@ impl<'a> Session<'a> {
         }
         let mut out = io::stdout().lock();
         let text = match self.common.output {
-            Output::Text => table::render(&report, &S::remarks(&report), &Style::of_stdout()),
+            Output::Text => {
+                let remarks = [S::remarks(&report), beside::remarks(&report)].concat();
+                table::render(&report, &remarks, &Style::of_stdout())
+            }
             Output::Json => serde_json::to_string_pretty(&report).expect("a report always serialises") + "\n",
         };
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -169,6 +181,7 @@ impl<'a> Session<'a> {
             start_ns: t_ns(*from),
             end_ns: t_ns(*to),
             brokers_cpu_percent: self.sampler.servers_cpu_percent(*from, *to),
+            generator_cpu_percent: self.sampler.own(*from, *to).cpu_percent_mean,
         };
         let servers = self.sampler.servers(measured_from, measured_until).into_iter();
         Report {
@@ -202,7 +215,7 @@ impl<'a> Session<'a> {
         faults
     }
 
-    fn params<S: Scenario>(&self, scenario: &S, came_to: &S::CameTo) -> serde_json::Map<String, serde_json::Value> {
+    fn params<S: Scenario>(&self, scenario: &S, came_to: &S::CameTo) -> Map<String, Value> {
         let name = [("scenario", S::NAME.into())];
         let digest = self.schedule_digest.map(|digest| ("schedule_digest", format!("{digest:016x}").into()));
         let pairs = name.into_iter().chain(scenario.params(came_to)).chain(digest);

@@ -228,13 +228,20 @@ fn measured(report: &Report) -> String {
     format!("{} of run {} started at {:.0}{apart}", time(report.duration_ns), report.run_id, report.started_at)
 }
 
+/// How long an operation was measured: the parts of its own name, where it had such, else all the time.
+fn measured_ns(report: &Report, name: &str) -> u64 {
+    let own = report.phases.iter().filter(|phase| phase.name == name);
+    let lasted: u64 = own.map(|phase| phase.end_ns.saturating_sub(phase.start_ns)).sum();
+    if lasted > 0 { lasted } else { report.duration_ns }
+}
+
 /// How many ended in which way per second; none when none ended.
 fn throughput(report: &Report, name: &str, op: &Operation) -> Option<String> {
     let counts = op.arrivals;
     let each = [(counts.ok, "ok"), (counts.refused, "refused"), (counts.unknown, "unknown"), (counts.errors, "errors")];
     let met = each.into_iter().filter(|(number, _)| *number > 0);
     let rates: Vec<String> =
-        met.map(|(number, outcome)| format!("{} {outcome}", per_second(number, report.duration_ns))).collect();
+        met.map(|(number, outcome)| format!("{} {outcome}", per_second(number, measured_ns(report, name)))).collect();
     (!rates.is_empty()).then(|| format!("{name} {}", rates.join(", ")))
 }
 

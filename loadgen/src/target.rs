@@ -11,6 +11,7 @@ use engine::store::nats::Nats;
 
 use crate::environment::Store as Described;
 use crate::exit::Exit;
+use crate::floor::LeanError;
 use crate::histogram::nanos;
 use crate::report::Fault;
 use crate::sampler::Sampler;
@@ -46,6 +47,18 @@ pub enum Unavailable {
     /// A bucket cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A bare connection failed.
+    #[error(transparent)]
+    Floor(#[from] LeanError),
+    /// A peer that is not this layer cannot be reached.
+    #[cfg(feature = "peers")]
+    #[error("{peer}: {reason}")]
+    Peer {
+        /// Which.
+        peer: &'static str,
+        /// In its own words.
+        reason: String,
+    },
     /// An address makes no sense.
     #[error(transparent)]
     BadArgument(#[from] coordproto::answer::BadArgument),
@@ -60,7 +73,11 @@ impl Unavailable {
             | Unavailable::Connect(ConnectError::BadUrl { .. })
             | Unavailable::Open(OpenError::BadArgument(_))
             | Unavailable::Broker(BrokerError::Settings(_)) => Exit::Usage,
-            Unavailable::Broker(_) | Unavailable::Connect(_) | Unavailable::Open(_) => Exit::Unavailable,
+            #[cfg(feature = "peers")]
+            Unavailable::Peer { .. } => Exit::Unavailable,
+            Unavailable::Broker(_) | Unavailable::Connect(_) | Unavailable::Open(_) | Unavailable::Floor(_) => {
+                Exit::Unavailable
+            }
         }
     }
 }
@@ -110,6 +127,11 @@ impl Target {
         let connect = Jetstream::connect(self.env.clone(), self.access.urls(), base, options);
         let jetstream = Box::pin(connect).await?;
         Ok(Nats::new(jetstream, Storage::File))
+    }
+
+    /// How it is reached.
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// How many copies its buckets should have: as many as its own members up to three; of an external NATS, three in a

@@ -151,7 +151,7 @@ fn every_path_named_is_there() {
 fn every_flag_named_is_declared() {
     let declared = declared_flags();
     assert!(declared.contains("--seats") && declared.contains("--store-dir"), "{declared:?}");
-    let features = tree::read("engine/Cargo.toml");
+    let features = tree::read("engine/Cargo.toml") + &tree::read("loadgen/Cargo.toml");
     for page in pages() {
         let spans = spans(&page);
         let (_, blocks) = lines(&page);

@@ -76,6 +76,7 @@ fn run(operations: u64, anomalies: Anomalies, interrupted: bool) -> Value {
             start_ns: 0,
             end_ns: 1,
             brokers_cpu_percent: sampler.servers_cpu_percent(origin, to),
+            generator_cpu_percent: sampler.own(origin, to).cpu_percent_mean,
         }],
         servers: sampler.servers(origin, to).into_iter().map(|(name, usage)| Server { name, usage }).collect(),
         own: Own { usage: sampler.own(origin, to), stalls: recorder.stalls().into() },

@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use super::{CameTo, ContestOps, Fleet, Model, Ops, Params};
 use crate::duration;
+use crate::floor::beside::Beside;
+use crate::floor::{Load, Request};
 use crate::histogram::nanos;
 use crate::recorder::Recorder;
 use crate::report::{Anomalies, BringUp, Report, SeriesPoint};
@@ -30,6 +32,16 @@ impl Scenario for Fleet {
 
     fn schedule_digest(params: &Params) -> Option<u64> {
         Some(params.schedule_digest())
+    }
+
+    /// A renewal beside its node's burst, a claim beside as many at once as there are claimers.
+    fn floor(params: &Params) -> Beside {
+        let burst = (params.seats / params.nodes).max(1);
+        let renew = Load { bursts: true, ..Load::of(Request::Cas, 1, burst) };
+        // Claimers have the nodes' connections in turn.
+        let connections = params.claimers.min(params.nodes);
+        let claim = Load::of(Request::Cas, connections, params.claimers / connections * connections);
+        Beside { keys: 0, ops: vec![("renew", renew), ("claim", claim)] }
     }
 
     fn new(params: Params, Start { env, origin, prefix, replicas }: Start) -> Fleet {

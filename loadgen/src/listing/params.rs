@@ -128,11 +128,20 @@ impl Ops {
     /// Declares the operations to a recorder.
     pub fn declare(recorder: &mut Recorder) -> Ops {
         Ops {
-            listing: ["listing/leader", "listing/quorum", "listing/naive"].map(|name| recorder.declare(name)),
+            listing: Strategy::ALL.map(|strategy| recorder.declare(Ops::name(strategy))),
             barrier: recorder.declare("barrier"),
             write: recorder.declare("write"),
             create: recorder.declare("create"),
             remove: recorder.declare("remove"),
+        }
+    }
+
+    /// The name of a listing in this way.
+    pub(super) fn name(strategy: Strategy) -> &'static str {
+        match strategy {
+            Strategy::Leader => "listing/leader",
+            Strategy::Quorum => "listing/quorum",
+            Strategy::Naive => "listing/naive",
         }
     }
 

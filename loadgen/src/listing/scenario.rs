@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use super::{Account, Clients, LISTING, LOAD, Listing, Ops, Params, Strategy, Tally};
 use crate::duration;
+use crate::floor::beside::Beside;
+use crate::floor::{Load, Request};
 use crate::recorder::{Outcome, Recorder};
 use crate::report::{Anomalies, BringUp, Operation, Report};
 use crate::scenario::{DRAIN, Parts, Ran, Scenario, Start};
@@ -30,6 +32,13 @@ impl Scenario for Listing {
 
     fn schedule_digest(_params: &Params) -> Option<u64> {
         None
+    }
+
+    /// A listing beside as many bare passes over as many keys, at rest.
+    fn floor(params: &Params) -> Beside {
+        let pass = Load::of(Request::Pass, params.readers, params.readers);
+        let of = |strategy: &Strategy| (Ops::name(*strategy), pass);
+        Beside { keys: params.keys, ops: params.strategies.iter().map(of).collect() }
     }
 
     fn new(params: Params, Start { env, origin, prefix, replicas }: Start) -> Listing {
@@ -154,11 +163,7 @@ impl WithoutAnswer {
 /// Listings of one way that were not answered, where `unknown` says how many of an operation are.
 fn without_answer(strategy: Strategy, unknown: impl Fn(&str) -> u64) -> WithoutAnswer {
     let barriers = if strategy == Strategy::Quorum { unknown("barrier") } else { 0 };
-    WithoutAnswer { listings: unknown(&operation_of(strategy)), barriers }
-}
-
-fn operation_of(strategy: Strategy) -> String {
-    format!("listing/{}", strategy.name())
+    WithoutAnswer { listings: unknown(Ops::name(strategy)), barriers }
 }
 
 /// What the listings of one way came to, and how long they took beside those of the way that it is compared with; how many
@@ -204,7 +209,7 @@ fn unanswered(report: &Report, strategy: Strategy) -> Option<String> {
 }
 
 fn operation(report: &Report, strategy: Strategy) -> Option<&Operation> {
-    report.measurements.ops.get(&operation_of(strategy))
+    report.measurements.ops.get(Ops::name(strategy))
 }
 
 /// A share of a whole; zero only when there is none.

@@ -72,12 +72,19 @@ pub(crate) fn full(anomalies: Anomalies) -> Report {
         measurements: Measurements::of(&recorded().snapshot()),
         bring_up: Some(BringUp { seats: 50, duration_ns: 2_310_000_000 }),
         phases: vec![
-            Phase { name: "warm_up".to_owned(), start_ns: 0, end_ns: 5_000_000_000, brokers_cpu_percent: Some(40.0) },
+            Phase {
+                name: "warm_up".to_owned(),
+                start_ns: 0,
+                end_ns: 5_000_000_000,
+                brokers_cpu_percent: Some(40.0),
+                generator_cpu_percent: Some(3.8),
+            },
             Phase {
                 name: "steady".to_owned(),
                 start_ns: 5_000_000_000,
                 end_ns: 65_000_000_000,
                 brokers_cpu_percent: None,
+                generator_cpu_percent: None,
             },
         ],
         servers: vec![

@@ -95,3 +95,12 @@ fn a_command_can_be_pasted_back() {
     assert_eq!(quoted("it's"), r"'it'\''s'");
     assert_eq!(quoted(""), "''");
 }
+
+/// What had a part of its own is not counted per second of the whole run.
+#[test]
+fn an_operation_with_a_part_of_its_own_name_was_measured_in_that() {
+    let mut report = full(Anomalies::default());
+    report.phases[0].name = "claim".to_owned();
+    let text = render(&report, &[], &PLAIN);
+    assert!(text.contains("throughput   claim 10.0/s ok\n") && text.contains("renew 97.4/s ok"), "{text}");
+}

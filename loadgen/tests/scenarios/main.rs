@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fleet;
+mod floor;
 mod listing;
 mod mix;
+#[cfg(feature = "peers")]
+mod peers;
 mod support;

@@ -1,0 +1,261 @@
+//! etcd, three members of it started for the run, with a lease for each seat or one for each node.
+//!
+//! It syncs every commit to the disk, as the brokers here do. A claim is a transaction that creates the seat's key, bound to a
+//! lease; a renewal keeps the lease alive, which no quorum writes; every read is linearizable.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::env::Env;
+use etcd_client::{Client, Compare, CompareOp, GetOptions, LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TxnOp};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use super::peer::{Charged, Failed, Peer, Renewed};
+use super::{ATTEMPTS, VALUE, failed};
+use crate::target::Unavailable;
+
+/// How many members there are.
+const MEMBERS: usize = 3;
+
+/// How long they may take to serve.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// Where etcd is on this machine; none where it is not in PATH.
+pub(super) fn found() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join("etcd")).find(|file| file.is_file())
+}
+
+/// The members; dropped, they are killed and what they stored is removed.
+pub(super) struct Cluster {
+    members: Vec<Child>,
+    endpoints: Vec<String>,
+    _data: TempDir,
+}
+
+impl Cluster {
+    /// Starts them, and waits until they answer a read that needs a quorum.
+    pub(super) async fn start(env: &Env, binary: PathBuf) -> Result<Cluster, Unavailable> {
+        let unavailable = |error: io::Error| Unavailable::Peer { peer: "etcd", reason: error.to_string() };
+        let data = tempfile::Builder::new().prefix("loadgen-etcd-").tempdir().map_err(unavailable)?;
+        let ports = ports(2 * MEMBERS).map_err(unavailable)?;
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let (clients, peers) = ports.split_at(MEMBERS);
+        let all: Vec<String> = peers.iter().enumerate().map(|(n, port)| format!("e{n}={}", url(*port))).collect();
+        let start = |n: usize| {
+            let (client, peer) = (url(clients[n]), url(peers[n]));
+            let mut command = Command::new(&binary);
+            command.arg("--name").arg(format!("e{n}")).arg("--data-dir").arg(data.path().join(format!("e{n}")));
+            command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+            command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+            command.args([
+                "--initial-cluster",
+                &all.join(","),
+                "--initial-cluster-state",
+                "new",
+                "--log-level",
+                "error",
+            ]);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn()
+        };
+        let members = (0..MEMBERS).map(start).collect::<io::Result<_>>().map_err(unavailable)?;
+        let cluster = Cluster { members, endpoints: clients.iter().map(|port| url(*port)).collect(), _data: data };
+        let by = env.now() + READY_WITHIN;
+        loop {
+            let answer = async { cluster.client(0).await?.get("ready", None).await };
+            match env.within(by, Box::pin(answer)).await {
+                Ok(Ok(_)) => return Ok(cluster),
+                Ok(Err(_)) => env.sleep(env.jitter(Duration::from_millis(100))).await,
+                Err(_) => {
+                    let reason = format!("no answer within {READY_WITHIN:?} of its start");
+                    return Err(Unavailable::Peer { peer: "etcd", reason });
+                }
+            }
+        }
+    }
+
+    /// The members' names and processes.
+    pub(super) fn processes(&self) -> impl Iterator<Item = (String, Option<u32>)> {
+        self.members.iter().enumerate().map(|(n, member)| (format!("etcd{n}"), member.id()))
+    }
+
+    /// A connection of a node's own.
+    async fn client(&self, node: usize) -> Result<Client, etcd_client::Error> {
+        Client::connect([&self.endpoints[node % MEMBERS]], None).await
+    }
+}
+
+/// Free ports on loopback. They are let go before they are used, so another process could take one, and etcd would then not
+/// come up.
+fn ports(count: usize) -> io::Result<Vec<u16>> {
+    let held = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<io::Result<Vec<_>>>()?;
+    held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}
+
+/// Which leases seats are bound to.
+#[derive(Clone)]
+enum Leases {
+    /// One each.
+    OfSeats,
+    /// One of each node, by its number.
+    OfNodes(Arc<[i64]>),
+}
+
+/// etcd over a connection of each node.
+#[derive(Clone)]
+pub(super) struct Etcd {
+    clients: Arc<[Client]>,
+    leases: Leases,
+    /// What its keys begin with, so that two of these share members and nothing else.
+    prefix: &'static str,
+    ttl: i64,
+}
+
+impl Etcd {
+    /// Connects every node; with `of_nodes`, each takes its lease.
+    pub(super) async fn open(
+        cluster: &Cluster,
+        nodes: usize,
+        of_nodes: bool,
+        ttl: Duration,
+    ) -> Result<Etcd, Unavailable> {
+        let unavailable = |error: etcd_client::Error| Unavailable::Peer { peer: "etcd", reason: error.to_string() };
+        // Whole seconds, rounded up.
+        let ttl = ttl.as_millis().div_ceil(1000) as i64;
+        let (mut clients, mut ids) = (Vec::new(), Vec::new());
+        for node in 0..nodes {
+            let mut client = cluster.client(node).await.map_err(unavailable)?;
+            if of_nodes {
+                // It outlives the run: what is measured is its renewal, and not what becomes of it between the parts.
+                ids.push(client.lease_grant(3600, None).await.map_err(unavailable)?.id());
+            }
+            clients.push(client);
+        }
+        let (leases, prefix) = if of_nodes { (Leases::OfNodes(ids.into()), "n/") } else { (Leases::OfSeats, "s/") };
+        Ok(Etcd { clients: clients.into(), leases, prefix, ttl })
+    }
+
+    fn client(&self, node: usize) -> Client {
+        self.clients[node % self.clients.len()].clone()
+    }
+
+    async fn add(&self, client: usize, record: &str) -> Result<Charged, Failed> {
+        let (mut client, key) = (self.client(client), format!("{}budget/{record}", self.prefix));
+        for _ in 0..ATTEMPTS {
+            let (revision, count) = self.count(&mut client, &key).await?;
+            let unchanged = Compare::mod_revision(key.as_str(), CompareOp::Equal, revision);
+            let put = TxnOp::put(key.as_str(), (count + 1).to_string(), None);
+            let txn = client.txn(Txn::new().when([unchanged]).and_then([put])).await.map_err(failed)?;
+            if txn.succeeded() {
+                return Ok(Charged::Counted);
+            }
+        }
+        Ok(Charged::GaveUp)
+    }
+
+    /// The revision of a counter and what it counts; both 0 where there is none.
+    async fn count(&self, client: &mut Client, key: &str) -> Result<(i64, u64), Failed> {
+        let found = client.get(key, None).await.map_err(failed)?;
+        let Some(found) = found.kvs().first() else { return Ok((0, 0)) };
+        Ok((found.mod_revision(), found.value_str().map_err(failed)?.parse().map_err(failed)?))
+    }
+}
+
+/// A seat's lease; nothing of its own where the node's is renewed.
+pub(super) enum Held {
+    /// Its lease, and what keeps it alive once it was renewed.
+    Own(i64, Option<Box<(LeaseKeeper, LeaseKeepAliveStream)>>),
+    /// The node's.
+    Nodes,
+}
+
+async fn keep_alive(mut client: Client, held: &mut Held) -> Result<bool, Failed> {
+    let Held::Own(id, keeper) = held else { return Ok(true) };
+    if keeper.is_none() {
+        *keeper = Some(Box::new(client.lease_keep_alive(*id).await.map_err(failed)?));
+        // Opening it has renewed the lease, and is answered.
+        return Ok(true);
+    }
+    let (keeper, answers) = &mut **keeper.as_mut().expect("it was just looked at");
+    keeper.keep_alive().await.map_err(failed)?;
+    let answer = answers.message().await.map_err(failed)?;
+    Ok(answer.ok_or_else(|| "the stream of answers ended".to_owned())?.ttl() > 0)
+}
+
+impl Peer for Etcd {
+    type Held = Held;
+
+    async fn claim(&self, node: usize, seat: &str) -> Result<Option<Held>, Failed> {
+        let mut client = self.client(node);
+        let (id, held) = match &self.leases {
+            Leases::OfNodes(ids) => (ids[node], Held::Nodes),
+            Leases::OfSeats => {
+                let id = client.lease_grant(self.ttl, None).await.map_err(failed)?.id();
+                (id, Held::Own(id, None))
+            }
+        };
+        let key = format!("{}seat/{seat}", self.prefix);
+        let free = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
+        let put = TxnOp::put(key.as_str(), node.to_string(), Some(PutOptions::new().with_lease(id)));
+        let txn = client.txn(Txn::new().when([free]).and_then([put])).await.map_err(failed)?;
+        Ok(txn.succeeded().then_some(held))
+    }
+
+    async fn is_mine(&self, node: usize, seat: &str) -> Result<bool, Failed> {
+        let found = self.client(node).get(format!("{}seat/{seat}", self.prefix), None).await.map_err(failed)?;
+        Ok(found.kvs().first().is_some_and(|found| found.value() == node.to_string().as_bytes()))
+    }
+
+    async fn renew(&self, node: usize, held: &mut [Held]) -> Renewed {
+        let mut renewed = Renewed::default();
+        match &self.leases {
+            Leases::OfNodes(ids) => {
+                let mut lease = Held::Own(ids[node], None);
+                let kept = keep_alive(self.client(node), &mut lease).await.ok();
+                // One answer for all that are bound to it.
+                held.iter().for_each(|_| renewed.count(kept));
+            }
+            Leases::OfSeats => {
+                let answers = held.iter_mut().map(|held| keep_alive(self.client(node), held));
+                for answer in futures_util::future::join_all(answers).await {
+                    renewed.count(answer.ok());
+                }
+            }
+        }
+        renewed
+    }
+
+    async fn write(&self, class: &str, key: &str) -> Result<(), Failed> {
+        let key = format!("{}{class}/{key}", self.prefix);
+        self.client(0).put(key, VALUE, None).await.map(drop).map_err(failed)
+    }
+
+    async fn list(&self, class: &str) -> Result<Vec<String>, Failed> {
+        let prefix = format!("{}{class}/", self.prefix);
+        let found = self.client(0).get(prefix.as_str(), Some(GetOptions::new().with_prefix())).await.map_err(failed)?;
+        let name = |key: &str| key.strip_prefix(&prefix).map(str::to_owned);
+        found
+            .kvs()
+            .iter()
+            .map(|found| found.key_str().map_err(failed))
+            .filter_map(|key| key.map(name).transpose())
+            .collect()
+    }
+
+    async fn charge(&self, client: usize) -> Result<Charged, Failed> {
+        match self.add(client, "org").await? {
+            Charged::GaveUp => Ok(Charged::GaveUp),
+            Charged::Counted => self.add(client, &format!("c{client}")).await,
+        }
+    }
+
+    async fn charged(&self) -> Result<u64, Failed> {
+        let key = format!("{}budget/org", self.prefix);
+        Ok(self.count(&mut self.client(0), &key).await?.1)
+    }
+}

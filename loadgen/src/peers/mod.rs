@@ -1,0 +1,90 @@
+//! `loadgen peers`: the same work on this layer, on `async_nats`'s own key-value store, and on etcd with a lease for each seat
+//! and with one for each node.
+//!
+//! The peers have their turns at each piece of work, round after round, so that they were all measured on the same machine
+//! under the same load, whatever else it had to do; what is reported are medians over the rounds and how far these are apart.
+//! All keep three copies and sync every write before it is acknowledged: the brokers by `sync_interval: always`, etcd by its
+//! own nature. Each is used in its natural way, which is not the same: this layer's claims are fenced by an epoch and its
+//! listings are certified, an etcd lease is kept alive without a quorum's write.
+//!
+//! What is wrong is counted for each, and fails no run but for this layer's own: to be fast and wrong is a result.
+
+mod args;
+mod etcd;
+mod kv;
+mod layer;
+mod peer;
+mod scenario;
+mod tally;
+mod work;
+
+use std::time::Duration;
+
+use engine::env::Env;
+
+use crate::recorder::Recorder;
+use crate::scenario::Parts;
+
+pub use args::PeersArgs;
+
+use tally::Tally;
+
+/// The classes that are listed. The number of keys of the last is that of the seats.
+const LISTED: [&str; 3] = ["list_5", "list_100", "list_all"];
+
+/// How often a peer that has no rule of its own takes part when others are faster.
+const ATTEMPTS: u32 = 16;
+
+/// A value, of 200 bytes.
+const VALUE: &[u8] = &[b'v'; 200];
+
+/// What a run is asked to be.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// Seats that are claimed in a round, and keys of the largest class.
+    pub seats: usize,
+    /// Nodes that hold them.
+    pub nodes: usize,
+    /// Claimers at once.
+    pub claimers: usize,
+    /// The time in which every node renews once.
+    pub heartbeat: Duration,
+    /// How often each peer has its turn.
+    pub rounds: usize,
+    /// How long a piece of work is repeated that has no end of its own.
+    pub slice: Duration,
+    /// Clients that charge at once.
+    pub charges: usize,
+}
+
+impl Params {
+    /// How many keys a class has.
+    fn keys(&self, class: &str) -> usize {
+        match class {
+            "list_5" => 5,
+            "list_100" => 100,
+            _ => self.seats,
+        }
+    }
+
+    /// The TTL of the leases: long enough that none ends between two parts of a round on a busy machine.
+    fn ttl(&self) -> Duration {
+        (self.heartbeat * 4).max(Duration::from_secs(60))
+    }
+}
+
+/// A run over all peers.
+pub struct Peers {
+    env: Env,
+    params: Params,
+    prefix: String,
+    replicas: u8,
+    recorder: Recorder,
+    tally: Tally,
+    parts: Parts,
+}
+
+/// What went wrong, in words.
+fn failed(error: impl std::fmt::Display) -> peer::Failed {
+    error.to_string()
+}

@@ -1,0 +1,264 @@
+//! The work itself, the same for every peer: one piece of it at a time, and what it came to.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use engine::env::{Env, Mono};
+use engine::tasks;
+use futures_util::future::join_all;
+
+use super::Params;
+use super::peer::{Charged, Peer, Renewed};
+use crate::histogram::Samples;
+use crate::recorder::{Op, Outcome};
+
+/// How many keys of a class are rewritten while it is listed under churn.
+const CHURNED: usize = 3;
+
+/// A key of a class by its number.
+fn key(number: usize) -> String {
+    format!("k{number:05}")
+}
+
+/// What one piece of work came to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Piece {
+    /// Operations that were answered yes.
+    pub(super) ok: u64,
+    /// In what time.
+    pub(super) took: Duration,
+    /// Of those that were answered, from the first request to the answer.
+    pub(super) latency: Samples,
+    /// Answers that are wrong.
+    pub(super) wrong: u64,
+    /// Operations without a definite answer, those that were given up among them.
+    pub(super) unknown: u64,
+}
+
+impl Piece {
+    fn add(&mut self, other: Piece) {
+        self.ok += other.ok;
+        self.wrong += other.wrong;
+        self.unknown += other.unknown;
+        self.latency.add(&other.latency);
+    }
+}
+
+/// One peer's part of a run, with where its operations are recorded.
+#[derive(Clone)]
+pub(super) struct Work<P> {
+    pub(super) env: Env,
+    pub(super) params: Params,
+    pub(super) peer: P,
+}
+
+/// What one claimer came to: the piece, and for each node what it holds.
+type Claimed<H> = (Piece, Vec<(usize, H)>);
+
+impl<P: Peer> Work<P> {
+    /// Claimers claim fresh seats, each one after another, and read each back. Wrong: a seat that nobody else wants and that is
+    /// refused, or that its holder then reads as somebody else's or nobody's.
+    pub(super) async fn claims(&self, op: &Op, round: usize) -> (Piece, Vec<Vec<P::Held>>) {
+        let Params { seats, nodes, claimers, .. } = self.params;
+        let began = self.env.now();
+        let tasks = (0..claimers).map(|claimer| {
+            let (env, peer, op) = (self.env.clone(), self.peer.clone(), op.clone());
+            tasks::spawn(async move {
+                let (mut piece, mut held) = (Piece::default(), Vec::new());
+                for number in (claimer..seats).step_by(claimers) {
+                    let (node, seat) = (number % nodes, format!("r{round}s{number}"));
+                    let sent = env.now();
+                    let started = op.arrival(sent).start(sent);
+                    let answer = peer.claim(node, &seat).await;
+                    let now = env.now();
+                    let outcome = match &answer {
+                        Ok(Some(_)) => Outcome::Ok,
+                        Ok(None) => Outcome::Refused,
+                        Err(_) => Outcome::Unknown,
+                    };
+                    started.finish(outcome, now, 0);
+                    match answer {
+                        Ok(Some(lease)) => {
+                            piece.ok += 1;
+                            piece.latency.record(now.since(sent));
+                            held.push((node, lease));
+                            match peer.is_mine(node, &seat).await {
+                                Ok(mine) => piece.wrong += u64::from(!mine),
+                                Err(_) => piece.unknown += 1,
+                            }
+                        }
+                        Ok(None) => piece.wrong += 1,
+                        Err(failed) => piece.unknown += doubt(&failed),
+                    }
+                }
+                (piece, held)
+            })
+        });
+        let tasks: Vec<tasks::Task<Claimed<P::Held>>> = tasks.collect();
+        let mut piece = Piece::default();
+        let mut all: Vec<Vec<P::Held>> = std::iter::repeat_with(Vec::new).take(nodes).collect();
+        for task in tasks {
+            let (part, held) = task.join().await;
+            piece.add(part);
+            held.into_iter().for_each(|(node, lease)| all[node].push(lease));
+        }
+        piece.took = self.env.now().since(began);
+        (piece, all)
+    }
+
+    /// Every node renews what it holds: at its instant within a heartbeat, once, or again and again until the time is over.
+    /// Wrong: a seat that is said to be lost, since all were renewed in time.
+    pub(super) async fn renewals(&self, op: &Op, held: &mut Vec<Vec<P::Held>>, paced: bool) -> Piece {
+        let Params { heartbeat, slice, nodes, .. } = self.params;
+        let began = self.env.now();
+        let tasks = std::mem::take(held).into_iter().enumerate().map(|(node, mut held)| {
+            let (work, op) = (self.clone(), op.clone());
+            tasks::spawn(async move {
+                let mut piece = Piece::default();
+                if paced {
+                    let beat = began + heartbeat * node as u32 / nodes as u32;
+                    work.env.sleep_until(beat).await;
+                    work.renew(node, &mut held, &op, beat, &mut piece).await;
+                } else {
+                    while work.env.now() < began + slice {
+                        work.renew(node, &mut held, &op, work.env.now(), &mut piece).await;
+                    }
+                }
+                (piece, held)
+            })
+        });
+        let tasks: Vec<tasks::Task<(Piece, Vec<P::Held>)>> = tasks.collect();
+        let mut piece = Piece::default();
+        for task in tasks {
+            let (part, of_node) = task.join().await;
+            piece.add(part);
+            held.push(of_node);
+        }
+        piece.took = self.env.now().since(began);
+        piece
+    }
+
+    /// One burst, which is done when its last answer is there.
+    async fn renew(&self, node: usize, held: &mut [P::Held], op: &Op, due: Mono, piece: &mut Piece) {
+        let started: Vec<_> = held.iter().map(|_| op.arrival(due).start(self.env.now())).collect();
+        let Renewed { kept, lost, unknown } = self.peer.renew(node, held).await;
+        let now = self.env.now();
+        let outcomes = [(Outcome::Ok, kept), (Outcome::Refused, lost), (Outcome::Unknown, unknown)];
+        let outcomes = outcomes.into_iter().flat_map(|(outcome, times)| (0..times).map(move |_| outcome));
+        started.into_iter().zip(outcomes).for_each(|(started, outcome)| started.finish(outcome, now, 0));
+        piece.ok += kept;
+        piece.wrong += lost;
+        piece.unknown += unknown;
+        if kept > 0 {
+            piece.latency.record(now.since(due));
+        }
+    }
+
+    /// Writes the keys of a class.
+    pub(super) async fn load(&self, class: &str, keys: usize) -> Result<(), String> {
+        const AT_ONCE: usize = 64;
+        for from in (0..keys).step_by(AT_ONCE) {
+            let names: Vec<String> = (from..keys.min(from + AT_ONCE)).map(key).collect();
+            let written = join_all(names.iter().map(|name| self.peer.write(class, name))).await;
+            written.into_iter().collect::<Result<(), _>>()?;
+        }
+        Ok(())
+    }
+
+    /// A reader lists a class again and again, while some of its keys are rewritten in tight loops or none is. Wrong: a listing
+    /// that lacks a key, since all of them are there throughout.
+    pub(super) async fn listings(&self, op: &Op, class: &'static str, keys: usize, churn: bool) -> Piece {
+        let over = Arc::new(AtomicBool::new(false));
+        let churned = if churn { CHURNED.min(keys) } else { 0 };
+        let writers = (0..churned).map(|number| {
+            let (over, peer) = (over.clone(), self.peer.clone());
+            tasks::spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    if let Err(failed) = peer.write(class, &key(number)).await {
+                        tracing::debug!(failed, "peer_write_unknown");
+                        tokio::task::yield_now().await;
+                    }
+                }
+            })
+        });
+        let writers: Vec<tasks::Task<()>> = writers.collect();
+        let began = self.env.now();
+        let mut piece = Piece::default();
+        // One at least, however long it takes.
+        while piece.latency.count() + piece.unknown == 0 || self.env.now() < began + self.params.slice {
+            let sent = self.env.now();
+            let started = op.arrival(sent).start(sent);
+            let answer = self.peer.list(class).await;
+            let now = self.env.now();
+            started.finish(if answer.is_ok() { Outcome::Ok } else { Outcome::Unknown }, now, 0);
+            match answer {
+                Ok(listed) => {
+                    piece.ok += 1;
+                    piece.latency.record(now.since(sent));
+                    let listed: HashSet<String> = listed.into_iter().collect();
+                    piece.wrong += u64::from((0..keys).any(|number| !listed.contains(&key(number))));
+                }
+                Err(failed) => piece.unknown += doubt(&failed),
+            }
+        }
+        piece.took = self.env.now().since(began);
+        over.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer.join().await;
+        }
+        piece
+    }
+
+    /// Clients charge one company at once, each its own seat, wave after wave. Wrong: by how much the company's counter differs
+    /// from what was acknowledged, as far as charges without an answer do not explain it.
+    pub(super) async fn charges(&self, op: &Op) -> Result<Piece, String> {
+        let (before, began) = (self.peer.charged().await?, self.env.now());
+        let mut piece = Piece::default();
+        let mut in_doubt = 0;
+        while self.env.now() < began + self.params.slice {
+            let wave = (0..self.params.charges).map(|client| {
+                let (env, peer, op) = (self.env.clone(), self.peer.clone(), op.clone());
+                tasks::spawn(async move {
+                    let sent = env.now();
+                    let started = op.arrival(sent).start(sent);
+                    let answer = peer.charge(client).await;
+                    let now = env.now();
+                    let outcome = match &answer {
+                        Ok(Charged::Counted) => Outcome::Ok,
+                        Ok(Charged::GaveUp) => Outcome::Refused,
+                        Err(_) => Outcome::Unknown,
+                    };
+                    started.finish(outcome, now, 0);
+                    (answer, now.since(sent))
+                })
+            });
+            let wave: Vec<tasks::Task<(Result<Charged, String>, Duration)>> = wave.collect();
+            for client in wave {
+                match client.join().await {
+                    (Ok(Charged::Counted), latency) => {
+                        piece.ok += 1;
+                        piece.latency.record(latency);
+                    }
+                    (Ok(Charged::GaveUp), _) => piece.unknown += 1,
+                    (Err(failed), _) => {
+                        in_doubt += 1;
+                        piece.unknown += doubt(&failed);
+                    }
+                }
+            }
+        }
+        piece.took = self.env.now().since(began);
+        let counted = self.peer.charged().await?.saturating_sub(before);
+        let explained = piece.ok..=piece.ok + in_doubt;
+        piece.wrong = if explained.contains(&counted) { 0 } else { counted.abs_diff(piece.ok) };
+        Ok(piece)
+    }
+}
+
+/// Something has no answer: said in the log, and counted once.
+fn doubt(failed: &str) -> u64 {
+    tracing::debug!(failed, "peer_unknown");
+    1
+}

@@ -1,0 +1,60 @@
+//! `loadgen floor` from the outside: that every request is answered on real brokers, that charges add up, and what another
+//! scenario says of it.
+
+use serde_json::json;
+
+use crate::support::{Running, no_anomaly, valid};
+
+/// Every cell that was asked for had answers and nothing else, and a line of its own.
+#[track_caller]
+fn measured(brokers: u8, args: &str) {
+    let ended = Running::scenario("floor", &format!("{args} --keys 50 --brokers {brokers} --seed 7")).end();
+    assert_eq!(ended.code, Some(0), "{}\n{}", ended.stderr, ended.stdout);
+    let report = ended.report();
+    valid(&report);
+    no_anomaly(&report);
+    let cells = report["params"]["cells"].as_object().unwrap();
+    assert!(!cells.is_empty());
+    for (name, cell) in cells {
+        let op = &report["ops"][name];
+        assert!(op["ok"].as_u64().unwrap() > 0, "{name}: {op}");
+        assert_eq!(
+            (&op["unknown"], &op["errors"], &op["in_flight"]),
+            (&json!(0), &json!(0), &json!(0)),
+            "{name}: {op}"
+        );
+        assert!(ended.stdout.contains(&format!("\n{name}: ")), "{name} in\n{}", ended.stdout);
+        let charges = &cell["charges"];
+        if !charges.is_null() {
+            assert_eq!((&charges["miscounted"], &charges["partial"]), (&json!(0), &json!(0)), "{name}: {charges}");
+        }
+    }
+    for part in ["WARN", "ERROR", "panicked"] {
+        assert!(!ended.stderr.contains(part), "{part} in\n{}", ended.stderr);
+    }
+}
+
+#[test]
+fn every_request_is_answered_on_one_broker() {
+    measured(1, "--duration 7s");
+}
+
+#[test]
+fn charges_add_up_in_every_way_on_three_brokers() {
+    measured(3, "--request two_writes,batch,counters,pass --duration 4s");
+}
+
+#[test]
+fn another_scenario_is_held_against_it() {
+    let args = "--keys 5 --churned 0 --count 20 --strategy naive,leader --brokers 1 --floor";
+    let ended = Running::scenario("listing", args).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let report = ended.report();
+    valid(&report);
+    for way in ["naive", "leader"] {
+        let floor = &report["params"]["floor"][format!("listing/{way}")];
+        assert_eq!((&floor["request"], &floor["in_flight"]), (&json!("pass"), &json!(2)));
+        assert!(floor["p50_ns"].as_u64().unwrap() > 0, "{floor}");
+        assert!(ended.stdout.contains(&format!("\nlisting/{way}: ratio to floor ")), "{}", ended.stdout);
+    }
+}

@@ -61,7 +61,7 @@ async fn every_charge_is_counted_and_judged_in_every_way() {
 }
 
 /// Every node charges once a round, all on one record: nobody runs out of attempts, few attempts are lost, and by the clock of
-/// the test it takes a fraction of what it takes those who only wait when they lost.
+/// the test it takes two thirds of what it takes those who only wait when they lost.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_meet_write_in_turns() {
     let env = Env::seeded(42);
@@ -77,7 +77,7 @@ async fn nodes_that_meet_write_in_turns() {
     }
     assert_eq!(combined.unknown, 0);
     assert!(combined.attempts < charges * 4, "one on the seat, and less than two that are lost");
-    assert!(combined.busy * 4 < plain.busy * 3, "{:?} of {:?}", combined.busy, plain.busy);
+    assert!(combined.busy * 3 < plain.busy * 2, "{:?} of {:?}", combined.busy, plain.busy);
 }
 
 /// Whatever is lost, late, delayed or from the past: what is unknown is counted whole or not at all.

@@ -74,10 +74,15 @@ impl<B: Bucket> Batch<'_, B> {
         let (env, by) = (self.bucket.env(), self.bucket.deadline());
         let mut attempt = self.judge(found)?;
         let (mut known, mut doubt) = (attempt.over, None::<Doubt>);
-        let (mut send, mut attempts, mut round) = (true, 0, 0);
+        let (mut send, mut attempts, mut first, mut busy) = (true, 0, true, false);
         while attempts < ATTEMPTS {
-            if round > 0 {
-                back_off(env, round - 1).await;
+            if !first {
+                if busy {
+                    // The other write is over in about as long as a write takes.
+                    env.sleep(env.jitter(self.turns.step())).await;
+                } else {
+                    back_off(env, attempts - 1).await;
+                }
                 if let Some((unknown, until)) = &doubt
                     && env.now() >= *until
                 {
@@ -93,7 +98,8 @@ impl<B: Bucket> Batch<'_, B> {
                     Err(_) => send = false,
                 }
             }
-            round += 1;
+            let met = !first;
+            (first, busy) = (false, false);
             attempts += 1;
             if !send {
                 continue;
@@ -102,14 +108,20 @@ impl<B: Bucket> Batch<'_, B> {
             match self.bucket.put(self.key, write, Expect::At(attempt.over)).await {
                 Ok(Put::Stored(_)) => {
                     self.turns.landed(env.now().since(sent));
-                    return Ok(Landed { answers: attempt.answers, met: round > 1 });
+                    return Ok(Landed { answers: attempt.answers, met });
                 }
                 // This copy is refused. An earlier one may be what it lost to.
                 Ok(Put::Lost(Race::Newer(revision))) => known = known.max(revision),
                 // It has taken no part: nobody looked at what it expects while another write was under way.
-                Ok(Put::Lost(Race::InProcess)) if doubt.is_none() && env.now() < by => attempts -= 1,
+                Ok(Put::Lost(Race::InProcess)) if doubt.is_none() && env.now() < by => {
+                    (attempts, busy) = (attempts - 1, true);
+                }
                 Ok(Put::Lost(Race::Vanished | Race::InProcess)) => {}
-                Err(Error::BadArgument(error)) => unreachable!("a record of three slots is never too large: {error}"),
+                // A broker that takes so little does not take this record any more, and what is in doubt stays so.
+                Err(Error::BadArgument(error)) => {
+                    let large = Unknown::settled(OP, self.key.as_str(), Cause::TooLarge(error.to_string().into()));
+                    return Err(doubt.map_or(large, |(unknown, _)| unknown));
+                }
                 Err(Error::Unknown(unknown)) => match (unknown.landing, &doubt) {
                     (Landing::InFlight, None) => doubt = Some((unknown, self.bucket.deadline())),
                     (Landing::Settled, None) => return Err(unknown),

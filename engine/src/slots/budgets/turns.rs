@@ -26,12 +26,15 @@ use super::landing::record;
 use crate::env::{Env, Mono};
 use crate::store::Bucket;
 
-/// How long one write takes, before this process has made one.
+/// How long it takes from one landing to the next, before this process has seen any.
 const STEP: Duration = Duration::from_millis(2);
 
-/// With so few before it, a process takes part: so few races cost less than the store standing idle from one landing until
+/// No store is faster, and whoever waits for less only asks more often.
+const STEP_MIN: Duration = Duration::from_micros(100);
+
+/// With so few before it, a process takes part: such a race costs less than the store standing idle from one landing until
 /// the next in turn has seen it.
-const NEAR: usize = 2;
+const NEAR: usize = 1;
 
 /// For so many steps without a landing a process waits until it takes those before it for idle.
 const PATIENCE: u32 = 6;
@@ -51,8 +54,16 @@ pub(super) struct Turns {
     writer: String,
     /// When others were last met on a record.
     met: Mutex<HashMap<Key, Mono>>,
-    /// How long a write of this process takes, and with it anybody's.
-    step: Mutex<Duration>,
+    pace: Mutex<Pace>,
+}
+
+/// How fast writes of one record land one after another.
+struct Pace {
+    /// How long a write of this process takes.
+    write: Duration,
+    /// How long it was from one landing of the others to the next. It is longer than a write where nobody has anything to
+    /// count for a while, and shorter where several take part at once.
+    between: Duration,
 }
 
 /// What stands at a record when it is this process's turn.
@@ -64,7 +75,7 @@ pub(super) struct Turn {
 
 impl Turns {
     pub(super) fn new(writer: String) -> Turns {
-        Turns { writer, met: Mutex::default(), step: Mutex::new(STEP) }
+        Turns { writer, met: Mutex::default(), pace: Mutex::new(Pace { write: STEP, between: STEP }) }
     }
 
     /// The name of this process.
@@ -94,9 +105,22 @@ impl Turns {
 
     /// A write has landed, and this is how long it took.
     pub(super) fn landed(&self, took: Duration) {
-        let mut step = self.step.lock();
-        // One write is no measure of the next, and the read before it takes its time too.
-        *step = (*step * 3 + took * 5 / 4) / 4;
+        let write = &mut self.pace.lock().write;
+        // One write is no measure of the next.
+        *write = (*write * 3 + took) / 4;
+    }
+
+    /// So many writes of others landed within this time.
+    fn saw(&self, landed: u32, within: Duration) {
+        let between = &mut self.pace.lock().between;
+        *between = (*between * 3 + within / landed) / 4;
+    }
+
+    /// How long the next landing is to be waited for.
+    pub(super) fn step(&self) -> Duration {
+        let Pace { write, between } = *self.pace.lock();
+        // The read before a write takes its time too.
+        between.min(write * 5 / 4).max(STEP_MIN)
     }
 
     /// Waits for this process's turn on a record, as far as there is one, and not beyond `by`.
@@ -116,10 +140,11 @@ impl Turns {
             let record = record(key, value)?;
             Ok(record.iter().flat_map(|record| record.before(&self.writer)).map(str::to_owned).collect())
         };
-        let (began, step) = (env.now(), *self.step.lock());
+        let began = env.now();
         let mut ahead = before(&found)?;
         let (mut landed, mut last, mut looks) = (0, began, 0);
         while ahead.len() > NEAR && env.now() < by {
+            let step = self.step();
             let wait = step * (ahead.len() - NEAR) as u32;
             env.sleep(wait.min(WAIT_MAX)).await;
             let seen = bucket.read(key, by).await?;
@@ -133,6 +158,7 @@ impl Turns {
                 if next > 0 {
                     ahead.drain(..next);
                     landed += next as u32;
+                    self.saw(next as u32, env.now().since(last));
                     (last, looks) = (env.now(), 0);
                     continue;
                 }
@@ -141,7 +167,7 @@ impl Turns {
                 break;
             }
         }
-        let met = landed > 0 && env.now().since(began) < step * APART * landed;
+        let met = landed > 0 && env.now().since(began) < self.step() * APART * landed;
         Ok(Turn { found, met })
     }
 }

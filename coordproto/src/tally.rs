@@ -20,6 +20,7 @@
 use std::num::NonZeroU64;
 
 use jiff::Timestamp;
+use serde_json::Map;
 
 use crate::answer::BadArgument;
 use crate::record::budget::{BudgetRecord, Spend};
@@ -218,6 +219,7 @@ impl Tally {
             slots: ByPeriod::from_fn(|period| Spend::none(windows[period].label)),
             writes: Vec::new(),
             forgotten: None,
+            newer: Map::new(),
         });
         record.slots = ByPeriod::from_fn(|period| current(&record.slots[period], &windows[period]));
         record

@@ -37,6 +37,7 @@ use std::iter::once;
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::answer::{BadArgument, Cause};
 use crate::key::Key;
@@ -116,6 +117,10 @@ pub struct BudgetRecord {
     /// The latest revision that a dropped entry of `writes` was made over; absent while none was dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forgotten: Option<u64>,
+    /// What a newer build keeps beside. It takes part in no decision and is written back as it was read, since every build in
+    /// a fleet writes the one record of a scope over.
+    #[serde(flatten)]
+    pub newer: Map<String, Value>,
 }
 
 /// What has been spent in one window.
@@ -172,6 +177,8 @@ struct Wire {
     writes: Vec<LastWrite>,
     #[serde(default)]
     forgotten: Option<u64>,
+    #[serde(flatten)]
+    newer: Map<String, Value>,
 }
 
 impl TryFrom<Wire> for BudgetRecord {
@@ -185,7 +192,7 @@ impl TryFrom<Wire> for BudgetRecord {
                 return Err(format!("{label} labels the slot of the {period}"));
             }
         }
-        Ok(BudgetRecord { slots, writes: wire.writes, forgotten: wire.forgotten })
+        Ok(BudgetRecord { slots, writes: wire.writes, forgotten: wire.forgotten, newer: wire.newer })
     }
 }
 

@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::tally::{Charge, charge_all};
+use crate::window::{Windows, Zone};
 
 fn record() -> BudgetRecord {
     let spend = |label: &str, spent| Spend { label: label.parse().unwrap(), spent, refused_at: None };
@@ -14,6 +16,7 @@ fn record() -> BudgetRecord {
         },
         writes: Vec::new(),
         forgotten: None,
+        newer: Map::new(),
     }
 }
 
@@ -38,7 +41,20 @@ fn a_record_keeps_its_wire_shape_and_its_counters_are_exact() {
 }
 
 #[test]
-fn fields_of_a_newer_build_are_ignored_wherever_they_stand() {
+fn what_a_newer_build_keeps_beside_is_written_back_by_every_charge() {
+    let wire = format!(r#"{},"quarter":{{"label":"2026-Q3","spent":18446744073709551615}}}}"#, &WIRE[..WIRE.len() - 1]);
+    let zone = Zone::parse("timezone", "UTC").unwrap();
+    let windows = Windows::at("2026-09-23T12:00:00Z".parse().unwrap(), &zone).unwrap();
+    let read = BudgetRecord::decode(wire.as_bytes()).unwrap();
+    let (written, _) = charge_all(Some(&read), &[Charge::Post { tokens: 1, windows: &windows }]);
+    let written = written.unwrap();
+    assert_eq!(written.slots.day.spent, 102);
+    assert_eq!(written.newer, read.newer);
+    assert!(written.encode().ends_with(br#","quarter":{"label":"2026-Q3","spent":18446744073709551615}}"#));
+}
+
+#[test]
+fn fields_of_a_newer_build_decide_nothing_wherever_they_stand() {
     let wire = r#"{"quarter":{"label":"2026-Q3","spent":-1},"v":2,"day":{"currency":"EUR","label":"2026-09-23","spent":1},
         "week":{"label":"2026-W39","spent":2,"by":null},"month":{"label":"2026-09","spent":3,"refused_at":null},
         "writes":[{"writer":"w","batch":1,"over":2,"at":"2026-09-23T10:00:01Z","of":3}]}"#;

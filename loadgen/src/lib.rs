@@ -2,12 +2,14 @@
 //!
 //! Measuring: [`recorder`] keeps what became of each operation, from the instant at which it was meant to start, [`sampler`]
 //! what the processes used meanwhile. Reporting: [`report`] is the file that stays, [`table`] what a person reads, [`hgrm`]
-//! what a plotter does. Around them: [`duration`] on the command line, [`progress`] on the terminal, [`exit`] at the end.
-//! What is run: a [`scenario`], [`fleet`] or [`listing`], on the brokers of [`target`], from the command line in [`cli`] to a
+//! what a plotter does; [`compare`] holds one against another, and [`slo`] against what was asked. Around them: [`duration`] on the command line, [`progress`] on the terminal, [`exit`] at the end.
+//! What is run: a [`scenario`], [`fleet`], [`listing`] or [`soak`], on the brokers of [`target`], from the command line in [`cli`] to a
 //! report by [`commands`].
 
+pub mod blocks;
 pub mod cli;
 pub mod commands;
+pub mod compare;
 pub mod duration;
 pub mod environment;
 pub mod exit;
@@ -25,6 +27,8 @@ pub mod scenario;
 pub mod series;
 mod session;
 pub mod signals;
+pub mod slo;
+pub mod soak;
 pub mod stall;
 mod stop;
 pub mod table;

@@ -15,10 +15,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::sampler::Usage;
+use crate::slo::Judged;
+use crate::soak::Trend;
 use crate::stall::StallTotals;
 
 pub use anomalies::{Anomalies, Findings, Verdict};
-pub use ops::{Arrivals, Columns, Lateness, Measurements, Operation, SeriesOp, SeriesPoint, Window};
+pub use ops::{
+    Arrivals, Columns, Distribution, Lateness, Measurements, Operation, SeriesOp, SeriesPoint, TimeBlock, Window,
+};
 pub use write::{WriteError, ensure_writable, write_distributions};
 
 /// The contents of `report.json`.
@@ -58,6 +62,10 @@ pub struct Report {
     pub own: Own,
     /// What happened to the brokers, in order.
     pub faults: Vec<Fault>,
+    /// What the run was asked to keep to, and whether it did.
+    pub slos: Vec<Judged>,
+    /// What must not grow, and whether it did; empty where that was not watched.
+    pub trends: Vec<Trend>,
 }
 
 /// Version 1, the only one there is.

@@ -75,7 +75,7 @@ impl Reading {
         Some(Reading { cpu_ticks: user + system, rss_pages, suspended: matches!(state, "T" | "t") })
     }
 
-    fn of(pid: u32) -> Option<Reading> {
+    pub(crate) fn of(pid: u32) -> Option<Reading> {
         let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
         Reading::parse(&read("stat")?, &read("statm")?)
     }

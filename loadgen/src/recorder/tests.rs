@@ -60,6 +60,8 @@ fn a_stall_is_in_the_corrected_latency_and_not_in_the_service_latency() {
     // The generator was what stood still, and its own lateness says so.
     let lateness = Percentiles::from(&renew.lateness);
     assert_eq!((lateness.count, lateness.p50_ns, lateness.max_ns), (10_000, Some(1_000), Some(2_000_000_000)));
+    // From 2 s down to 1 ms, of two thousand.
+    assert_eq!(recorder.late(), (MS * 2_001_000, 10_000));
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn warm_up_is_counted_apart() {
     assert_eq!(all.measured.counts, all.warmup);
     let corrected = all.measured.latency(&[Outcome::Ok]).corrected;
     assert_eq!((corrected.count(), corrected.max()), (5000, Some(MS)));
-    assert_eq!(all.measured.lateness.count(), 5000);
+    assert_eq!((all.measured.lateness.count(), recorder.late()), (5000, (Duration::ZERO, 10_000)));
     let over_time = all.measured.over_time(S);
     assert_eq!(over_time[..5], [Point::default(); 5], "operations that ended late in the warm-up are not in it");
 }

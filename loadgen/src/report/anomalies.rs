@@ -24,6 +24,8 @@ pub struct Anomalies {
     pub listing_old: u64,
     /// A seat of a node had no holder when the run was over.
     pub seats_not_held: u64,
+    /// A stream of which two brokers held different copies when all was at rest.
+    pub copies_differ: u64,
     /// What became of something could not be found out: an operation never ended, the final listing had no answer, or a way of
     /// listing never had one.
     pub ops_unsettled: u64,
@@ -31,7 +33,7 @@ pub struct Anomalies {
 
 impl Anomalies {
     /// Every kind with its count, by its name in the report.
-    pub fn each(&self) -> [(&'static str, u64); 10] {
+    pub fn each(&self) -> [(&'static str, u64); 11] {
         [
             ("double_holders", self.double_holders),
             ("epochs_reused", self.epochs_reused),
@@ -42,6 +44,7 @@ impl Anomalies {
             ("listing_double", self.listing_double),
             ("listing_old", self.listing_old),
             ("seats_not_held", self.seats_not_held),
+            ("copies_differ", self.copies_differ),
             ("ops_unsettled", self.ops_unsettled),
         ]
     }

@@ -182,6 +182,7 @@ pub(crate) fn no_anomaly(report: &Value) {
         "listing_double",
         "listing_old",
         "seats_not_held",
+        "copies_differ",
         "ops_unsettled",
     ];
     let none: serde_json::Map<String, Value> = kinds.map(|kind| (kind.to_owned(), 0.into())).into_iter().collect();

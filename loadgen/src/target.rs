@@ -50,7 +50,7 @@ pub enum Unavailable {
     #[error("the brokers' system account cannot be reached: {0}")]
     System(String),
     /// They are somebody else's.
-    #[error("--url: this looks into the brokers, and takes those that it starts itself")]
+    #[error("a soak looks into the brokers, and takes those that it starts itself")]
     NotOurs,
     /// An address makes no sense.
     #[error(transparent)]

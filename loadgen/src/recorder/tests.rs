@@ -85,6 +85,40 @@ fn every_arrival_is_accounted_for() {
     assert_eq!((measured.counts.in_flight(), measured.requests), (1, 21));
 }
 
+/// Half of all are errors: they are counted and timed apart, and no throughput.
+#[test]
+fn errors_are_no_throughput_and_hurry_no_percentile() {
+    let (recorder, op, origin) = recorder();
+    recorder.measure_from(origin);
+    for i in 0..2000 {
+        let (at, outcome) = (origin + MS * i, if i % 2 == 0 { Outcome::Ok } else { Outcome::Error });
+        let took = if outcome == Outcome::Ok { MS * 20 } else { MS / 10 };
+        op.arrival(at).start(at).finish(outcome, at + took, 1);
+    }
+    let measured = only(&recorder).measured;
+    assert_eq!(measured.counts.outcomes, [1000, 0, 0, 1000]);
+    let definite = Percentiles::from(&measured.latency(&[Outcome::Ok, Outcome::Refused]).corrected);
+    assert_eq!((definite.count, definite.p50_ns), (1000, Some(20_000_000)));
+    let blocks = measured.blocks(S);
+    let answered: u64 = blocks.iter().flat_map(|block| block.latency.values()).sum();
+    assert_eq!((blocks.iter().map(|block| block.ended).sum::<u64>(), answered), (2000, 1000));
+    let seconds = measured.over_time(S);
+    assert_eq!(seconds.iter().map(|point| point.outcomes[Outcome::Ok as usize]).sum::<u64>(), 1000);
+}
+
+/// Instants that go back, which a monotonic clock has none of, would be no negative latency and no panic.
+#[test]
+fn no_latency_is_negative() {
+    let (recorder, op, origin) = recorder();
+    recorder.measure_from(origin);
+    op.arrival(origin + S).start(origin).finish(Outcome::Ok, origin + MS, 1);
+    op.arrival(origin + S).start(origin + S * 2).finish(Outcome::Ok, origin, 1);
+    let measured = only(&recorder).measured;
+    let latency = measured.latency(&[Outcome::Ok]);
+    assert_eq!((latency.corrected.count(), latency.corrected.max()), (2, Some(Duration::ZERO)));
+    assert_eq!((latency.service.max(), measured.lateness.max()), (Some(MS), Some(S)));
+}
+
 #[test]
 fn an_answer_is_counted_as_what_it_is() {
     let of = |answer: Result<u32, Error>| Outcome::of(&answer, |value| *value > 0);

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::cli::{Common, count};
 use crate::duration;
 use crate::fleet::{Params, heartbeat};
+use crate::target::Unavailable;
 
 const EXAMPLES: &str = "\
 Whether a series rises is told from the end of the warm-up on, which is over when the memory has filled up that a fleet
@@ -20,7 +21,7 @@ Examples:
 /// lateness go on growing, or when the brokers' copies differ.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-#[command(mut_arg("duration", |arg| arg.default_value("30m")), mut_arg("url", |arg| arg.hide(true)))]
+#[command(mut_arg("duration", |arg| arg.default_value("30m")), mut_arg("url", |arg| arg.hide(true).value_parser(not_ours)))]
 #[command(mut_arg("creds", |arg| arg.hide(true)), mut_arg("tls_ca", |arg| arg.hide(true)))]
 pub struct SoakArgs {
     /// Seats in all, shared evenly among the nodes.
@@ -61,10 +62,14 @@ impl SoakArgs {
     }
 }
 
+fn not_ours(_: &str) -> Result<String, String> {
+    Err(Unavailable::NotOurs.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::tests::parse;
+    use crate::cli::tests::{parse, senseless};
 
     #[test]
     fn the_shipped_settings() {
@@ -72,6 +77,11 @@ mod tests {
         assert_eq!((params.seats, params.nodes, params.claimers, params.steady), (1_000, 20, 8, true));
         assert_eq!((params.warmup, params.duration), (Duration::from_secs(300), Duration::from_secs(1800)));
         assert_eq!(params.claims, 8 * 2100, "a wave a second");
+    }
+
+    #[test]
+    fn somebody_elses_brokers_are_refused() {
+        senseless::<SoakArgs>(&[("--url nats://10.0.0.1:4222", "nats://10.0.0.1:4222", "those that it starts itself")]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod compare;
 mod fleet;
 mod listing;
+mod soak;
 mod support;

@@ -123,6 +123,11 @@ impl Ended {
         report(self.dir.path()).unwrap_or_else(|| panic!("no report:\n{}", self.stderr))
     }
 
+    /// Where its report lies.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("report/report.json")
+    }
+
     /// What stands in the directory of the report.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         std::fs::read_dir(self.dir.path().join("report")).unwrap().map(|entry| entry.unwrap().path()).collect()

@@ -131,6 +131,9 @@ pub struct Own {
     /// What it used.
     #[serde(flatten)]
     pub usage: Usage,
+    /// Mean CPU of everything else on its machine over the measured time, beside the embedded brokers and what a hypervisor
+    /// took included; 100 for one core busy throughout, null when not sampled.
+    pub other_cpu_percent: Option<f64>,
     /// When it did not run although it should have.
     pub stalls: Stalls,
 }

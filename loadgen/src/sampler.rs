@@ -90,6 +90,8 @@ pub struct Sampler {
 
 struct State {
     period: Duration,
+    /// All processes of the machine together, of which only the CPU time is known.
+    machine: Process,
     own: Process,
     servers: Vec<(String, Process)>,
     faults: Vec<Fault>,
@@ -103,7 +105,13 @@ impl Sampler {
         Sampler {
             env,
             origin,
-            state: Mutex::new(State { period: PERIOD, own, servers: Vec::new(), faults: Vec::new() }),
+            state: Mutex::new(State {
+                period: PERIOD,
+                machine: Process::default(),
+                own,
+                servers: Vec::new(),
+                faults: Vec::new(),
+            }),
         }
     }
 
@@ -123,6 +131,9 @@ impl Sampler {
     pub fn sample(&self) {
         let at = self.now();
         let state = &mut *self.state.lock();
+        if let Some(busy) = fs::read_to_string("/proc/stat").ok().and_then(|stat| busy_ticks(&stat)) {
+            state.machine.samples.push(Sample { at, cpu: cpu_time(busy), rss_bytes: None });
+        }
         state.own.sample(at);
         let mut full = state.own.samples.len() > MOST;
         for (name, process) in &mut state.servers {
@@ -137,6 +148,7 @@ impl Sampler {
         }
         if full {
             state.period *= 2;
+            state.machine.thin();
             state.own.thin();
             state.servers.iter_mut().for_each(|(_, process)| process.thin());
         }
@@ -174,6 +186,17 @@ impl Sampler {
         let state = self.state.lock();
         let means = state.servers.iter().map(|(_, process)| process.cpu_percent(from, to));
         means.sum::<Option<f64>>().filter(|_| !state.servers.is_empty()).map(tenths)
+    }
+
+    /// The mean CPU over the time from `from` to `to` of all that is neither this process nor a server, 100 for one core busy
+    /// throughout.
+    pub fn other_cpu_percent(&self, from: Mono, to: Mono) -> Option<f64> {
+        let (from, to) = (from.since(self.origin), to.since(self.origin));
+        let state = self.state.lock();
+        let ours = state.servers.iter().map(|(_, process)| process).chain([&state.own]);
+        // Of a server that is no process here nothing is in the machine's time.
+        let ours: f64 = ours.filter_map(|process| process.cpu_percent(from, to)).sum();
+        state.machine.cpu_percent(from, to).map(|all| tenths((all - ours).max(0.0)))
     }
 
     fn now(&self) -> Duration {
@@ -227,8 +250,7 @@ impl Process {
             self.set_pid(None, at);
             return;
         };
-        let ticks = Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100);
-        let cpu = self.before + ticks * u32::try_from(cpu_ticks).unwrap_or(u32::MAX);
+        let cpu = self.before + cpu_time(cpu_ticks);
         let rss = rss_pages * rustix::param::page_size() as u64;
         self.suspended = suspended;
         self.rss_bytes_max = self.rss_bytes_max.max(Some(rss));
@@ -284,6 +306,22 @@ impl Process {
             series,
         }
     }
+}
+
+/// So many clock ticks.
+fn cpu_time(ticks: u64) -> Duration {
+    let a_second = u64::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100).max(1);
+    Duration::from_secs(ticks / a_second) + Duration::from_secs(ticks % a_second) / a_second as u32
+}
+
+/// The ticks in which some core was not idle, in the text of `/proc/stat`: those that a hypervisor took are among them. See
+/// proc(5).
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(str::parse::<u64>);
+    let fields: Vec<u64> = fields.collect::<Result<_, _>>().ok()?;
+    // User, nice, system, idle, iowait, irq, softirq, steal; what guests used is in user and nice already.
+    let idle = fields.get(3)? + fields.get(4)?;
+    Some(fields.iter().take(8).sum::<u64>() - idle)
 }
 
 fn tenths(value: f64) -> f64 {
@@ -387,6 +425,14 @@ mod tests {
         assert_eq!(process.cpu_percent(S * 7, S * 903), Some(50.0));
     }
 
+    #[test]
+    fn what_is_busy_is_all_but_idle_and_waiting_for_a_disk() {
+        let stat = "cpu  100 20 30 4000 500 6 7 8 90 10\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        assert_eq!(busy_ticks(stat), Some(100 + 20 + 30 + 6 + 7 + 8));
+        assert_eq!((busy_ticks("cpu  1 2 3\n"), busy_ticks("intr 5\n"), busy_ticks("")), (None, None, None));
+        assert_eq!(cpu_time(250), Duration::from_millis(250_000 / rustix::param::clock_ticks_per_second()));
+    }
+
     #[tokio::test(start_paused = true)]
     #[cfg(target_os = "linux")]
     async fn this_process_is_sampled_and_an_absent_one_is_not() {
@@ -401,6 +447,7 @@ mod tests {
         assert!(own.cpu_percent_mean.is_some() && own.rss_bytes_max > Some(100_000), "{own:?}");
         assert_eq!(sampler.servers(start, start + S * 10), [("external".to_owned(), Usage::default())]);
         assert_eq!(sampler.servers_cpu_percent(start, start + S), None);
+        assert!(sampler.other_cpu_percent(start, start + S * 10).is_some());
         let gone = u32::MAX >> 1;
         sampler.set_pid("gone", Some(gone));
         sampler.sample();

@@ -198,6 +198,7 @@ impl<'a> Session<'a> {
             servers: servers.map(|(name, usage)| Server { name, usage }).collect(),
             own: Own {
                 usage: self.sampler.own(measured_from, measured_until),
+                other_cpu_percent: self.sampler.other_cpu_percent(measured_from, measured_until),
                 stalls: Stalls::from(scenario.recorder().stalls()),
             },
             faults: self.faults(),

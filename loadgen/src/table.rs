@@ -211,6 +211,8 @@ fn facts(report: &Report) -> String {
     facts.extend(report.trends.iter().map(|trend| ("trend", trend.to_string())));
     facts.extend(report.servers.iter().map(|server| ("broker", format!("{} {}", server.name, usage(&server.usage)))));
     facts.push(("generator", usage(&report.own.usage)));
+    let other = report.own.other_cpu_percent.map_or_else(|| "not measured".to_owned(), percent);
+    facts.push(("machine", format!("CPU of everything else {other}")));
     facts.push(("environment", environment(report)));
     facts.push(("command", report.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")));
     facts.push(("seed", report.seed.to_string()));

@@ -100,7 +100,11 @@ fn run(operations: u64, anomalies: Anomalies, interrupted: bool) -> Value {
             brokers_cpu_percent: sampler.servers_cpu_percent(origin, to),
         }],
         servers: sampler.servers(origin, to).into_iter().map(|(name, usage)| Server { name, usage }).collect(),
-        own: Own { usage: sampler.own(origin, to), stalls: recorder.stalls().into() },
+        own: Own {
+            usage: sampler.own(origin, to),
+            other_cpu_percent: sampler.other_cpu_percent(origin, to),
+            stalls: recorder.stalls().into(),
+        },
         faults: (0..operations.min(1))
             .map(|t_ns| Fault { t_ns, kind: "kill".into(), server: "n1".into(), detail: "killed by signal 9".into() })
             .collect(),

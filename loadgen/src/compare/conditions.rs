@@ -6,6 +6,10 @@ use crate::table::units::{plural, time};
 /// What stands among a report's parameters and is what the run came to.
 const CAME_TO: [&str; 4] = ["schedule_digest", "claims_settled", "seats_held_at_end", "listings"];
 
+/// By so many hundredths of a core the rest of the machine may have been busier in one run than in the other: brokers that
+/// wait for a core are slow, whatever the build.
+const OTHER_WORK: f64 = 20.0;
+
 /// What differs between the two, or went wrong in either, so that no difference of their figures can be laid to the build.
 pub(super) fn differing(before: &Report, after: &Report) -> Vec<String> {
     let mut all = Vec::new();
@@ -33,6 +37,12 @@ pub(super) fn differing(before: &Report, after: &Report) -> Vec<String> {
     names.dedup();
     for name in names.into_iter().filter(|name| !CAME_TO.contains(&name.as_str())) {
         differ(name, known(before.params.get(name)), known(after.params.get(name)));
+    }
+    let (was, is) = (before.own.other_cpu_percent, after.own.other_cpu_percent);
+    if was.zip(is).map_or(was.is_some() || is.is_some(), |(was, is)| (was - is).abs() > OTHER_WORK) {
+        let shown = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.1} %"));
+        let of_a_core = if was.is_some() { " of a core" } else { "" };
+        all.push(format!("other work on the machine: {}{of_a_core} before, {} after", shown(was), shown(is)));
     }
     for (which, report) in [("earlier", before), ("later", after)] {
         let stalls = &report.own.stalls;

@@ -106,11 +106,24 @@ fn exact_figures_are_compared_exactly() {
     let was = run(1, 1.0);
     let mut is = was.clone();
     assert_eq!(finding(&Comparison::of(&was, &is), "renew", "requests"), Finding::Same);
-    is.measurements.ops.get_mut("renew").unwrap().requests_per_op = Some(1.001);
+    is.measurements.ops.get_mut("renew").unwrap().requests_per_op = Some(2.0);
     let found = Comparison::of(&was, &is);
     assert_eq!((found.exit(), finding(&found, "renew", "requests")), (Exit::Missed, Finding::Worse));
     let found = Comparison::of(&was, &run(2, 1.0));
     assert_eq!(finding(&found, "claim", "requests"), Finding::Same, "that of a contest varies: {}", found.render());
+    for (more, expected) in [(1, Finding::Same), (20, Finding::Worse)] {
+        let mut is = was.clone();
+        let renew = is.measurements.ops.get_mut("renew").unwrap();
+        renew.requests_per_op = Some(1.0 + more as f64 / 100.0);
+        renew.blocks.iter_mut().for_each(|block| block.requests += more * block.ended / 100);
+        let found = Comparison::of(&was, &is);
+        assert_eq!(
+            finding(&found, "renew", "requests"),
+            expected,
+            "{more} in a hundred asked twice: {}",
+            found.render()
+        );
+    }
 
     let mut is = was.clone();
     is.measurements.ops.get_mut("renew").unwrap().arrivals.dropped = 1;
@@ -153,7 +166,7 @@ fn renew_nan(was: &Report) {
 fn a_run_of_another_place_is_advice_and_neither_passes_nor_fails() {
     type Change = fn(&mut Report);
     let was = run(1, 1.0);
-    let changes: [(&str, Change); 13] = [
+    let changes: [(&str, Change); 15] = [
         ("cpu_model: AMD EPYC before, unknown after", |r| r.environment.cpu_model = None),
         ("cores: 2 before, 4 after", |r| r.environment.cores = Some(4)),
         ("kernel: ", |r| r.environment.kernel = Some("6.19".to_owned())),
@@ -166,6 +179,8 @@ fn a_run_of_another_place_is_advice_and_neither_passes_nor_fails() {
         ("the later run was interrupted", |r| r.interrupted = true),
         ("the later run measured nothing", |r| r.duration_ns = 0),
         ("the later run had 1 fault", |r| r.faults = full(Anomalies::default()).faults),
+        ("other work on the machine: 10.0 % of a core before, 60.0 % after", |r| r.own.other_cpu_percent = Some(60.0)),
+        ("other work on the machine: 10.0 % of a core before, unknown after", |r| r.own.other_cpu_percent = None),
         ("the later run stood still itself for 1.00 s", |r| {
             r.own.stalls = Stalls { count: 1, total_ns: 1_000_000_000, longest_ns: 1_000_000_000 };
         }),
@@ -185,6 +200,7 @@ fn a_run_of_another_place_is_advice_and_neither_passes_nor_fails() {
     let mut same = run(2, 1.0);
     same.environment.git_commit = Some("abc".to_owned());
     same.params.insert("claims_settled".to_owned(), 7.into());
+    same.own.other_cpu_percent = Some(25.0);
     assert_eq!(Comparison::of(&was, &same).exit(), Exit::Ok, "what is compared, and what it came to, differs");
 }
 

@@ -85,7 +85,11 @@ pub(crate) fn full(anomalies: Anomalies) -> Report {
             Server { name: "n2".to_owned(), usage: usage(102, 18.0) },
             Server { name: "n3".to_owned(), usage: Usage::default() },
         ],
-        own: Own { usage: usage(100, 3.8), stalls: Stalls { count: 0, total_ns: 0, longest_ns: 0 } },
+        own: Own {
+            usage: usage(100, 3.8),
+            other_cpu_percent: Some(10.0),
+            stalls: Stalls { count: 0, total_ns: 0, longest_ns: 0 },
+        },
         faults: vec![Fault {
             t_ns: 10_000_000_000,
             kind: "kill".to_owned(),

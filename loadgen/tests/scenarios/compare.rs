@@ -26,7 +26,7 @@ fn changed(report: &Value, dir: &Path, change: impl FnOnce(&mut Value)) -> std::
 
 #[test]
 fn service_levels_and_baselines_have_their_say_and_their_status() {
-    let slos = "--slo renew.p50<60s --slo renew.requests<=1 --slo claim.p99.9<60s";
+    let slos = "--slo renew.p50<60s --slo renew.requests<2 --slo claim.p99.9<60s";
     let run = Running::scenario("fleet", &format!("{SMALL} --duration 12s {slos}")).end();
     assert_eq!(run.code, Some(3), "{}", run.stderr);
     let report = run.report();
@@ -43,7 +43,13 @@ fn service_levels_and_baselines_have_their_say_and_their_status() {
     let same = compare(&run.path(), &run.path());
     assert_eq!(same.code, Some(0), "{}", same.stdout);
     assert!(same.stdout.starts_with("comparison: nothing is worse\n"), "{}", same.stdout);
-    let costly = changed(&report, dir.path(), |report| report["ops"]["renew"]["requests_per_op"] = json!(1.001));
+    let costly = changed(&report, dir.path(), |report| {
+        let renew = &mut report["ops"]["renew"];
+        renew["requests_per_op"] = json!(renew["requests_per_op"].as_f64().unwrap() * 2.0);
+        for block in renew["blocks"].as_array_mut().unwrap() {
+            block["requests"] = json!(block["requests"].as_u64().unwrap() * 2);
+        }
+    });
     let worse = compare(&run.path(), &costly);
     assert_eq!(worse.code, Some(3), "{}", worse.stdout);
     assert!(worse.stdout.starts_with("comparison: worse: renew requests\n"), "{}", worse.stdout);

@@ -39,7 +39,12 @@ pub(super) fn differing(before: &Report, after: &Report) -> Vec<String> {
         differ(name, known(before.params.get(name)), known(after.params.get(name)));
     }
     let (was, is) = (before.own.other_cpu_percent, after.own.other_cpu_percent);
-    if was.zip(is).map_or(was.is_some() || is.is_some(), |(was, is)| (was - is).abs() > OTHER_WORK) {
+    let alike = match (was, is) {
+        (Some(was), Some(is)) => (was - is).abs() <= OTHER_WORK,
+        (None, None) => true,
+        _ => false,
+    };
+    if !alike {
         let shown = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.1} %"));
         let of_a_core = if was.is_some() { " of a core" } else { "" };
         all.push(format!("other work on the machine: {}{of_a_core} before, {} after", shown(was), shown(is)));

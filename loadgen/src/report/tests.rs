@@ -42,8 +42,13 @@ pub(crate) fn full(anomalies: Anomalies) -> Report {
         cpu_percent_mean: Some(cpu),
         rss_bytes_max: Some(67_100_000),
         series: vec![
-            UsagePoint { t_ns: 0, cpu_percent: None, rss_bytes: 60_000_000 },
-            UsagePoint { t_ns: 1_000_000_000, cpu_percent: Some(cpu), rss_bytes: 67_100_000 },
+            UsagePoint { t_ns: 0, cpu_percent: None, rss_bytes: 60_000_000, disk_written_bytes: None },
+            UsagePoint {
+                t_ns: 1_000_000_000,
+                cpu_percent: Some(cpu),
+                rss_bytes: 67_100_000,
+                disk_written_bytes: Some(4096),
+            },
         ],
     };
     Report {

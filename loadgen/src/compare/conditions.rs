@@ -1,7 +1,7 @@
 //! Whether two runs are of the same thing in the same place.
 
 use crate::report::{Report, Verdict};
-use crate::table::units::{plural, time};
+use crate::table::units::{percent, plural, time};
 
 /// What stands among a report's parameters and is what the run came to.
 const CAME_TO: [&str; 4] = ["schedule_digest", "claims_settled", "seats_held_at_end", "listings"];
@@ -9,6 +9,9 @@ const CAME_TO: [&str; 4] = ["schedule_digest", "claims_settled", "seats_held_at_
 /// By so many hundredths of a core the rest of the machine may have been busier in one run than in the other: brokers that
 /// wait for a core are slow, whatever the build.
 const OTHER_WORK: f64 = 20.0;
+
+/// More than this share of all cores, used by others, and how long a broker waits for one is chance.
+const CROWDED: f64 = 0.25;
 
 /// What differs between the two, or went wrong in either, so that no difference of their figures can be laid to the build.
 pub(super) fn differing(before: &Report, after: &Report) -> Vec<String> {
@@ -51,10 +54,16 @@ pub(super) fn differing(before: &Report, after: &Report) -> Vec<String> {
     }
     for (which, report) in [("earlier", before), ("later", after)] {
         let stalls = &report.own.stalls;
+        let share = report.environment.cores.map(|cores| cores as f64 * 100.0 * CROWDED);
+        let crowded = report.own.other_cpu_percent.zip(share).filter(|(other, share)| other > share);
         let wrong = [
             (report.interrupted, "was interrupted".to_owned()),
             (report.duration_ns == 0, "measured nothing".to_owned()),
             (!report.faults.is_empty(), format!("had {}", plural(report.faults.len() as u64, "fault", "faults"))),
+            (
+                crowded.is_some(),
+                format!("shared its machine with work that took {} of a core", percent(crowded.map_or(0.0, |c| c.0))),
+            ),
             (stalls.count > 0, format!("stood still itself for {}, which is in its latencies", time(stalls.total_ns))),
         ];
         all.extend(wrong.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| format!("the {which} run {what}")));

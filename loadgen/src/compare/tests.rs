@@ -166,7 +166,7 @@ fn renew_nan(was: &Report) {
 fn a_run_of_another_place_is_advice_and_neither_passes_nor_fails() {
     type Change = fn(&mut Report);
     let was = run(1, 1.0);
-    let changes: [(&str, Change); 15] = [
+    let changes: [(&str, Change); 16] = [
         ("cpu_model: AMD EPYC before, unknown after", |r| r.environment.cpu_model = None),
         ("cores: 2 before, 4 after", |r| r.environment.cores = Some(4)),
         ("kernel: ", |r| r.environment.kernel = Some("6.19".to_owned())),
@@ -181,6 +181,9 @@ fn a_run_of_another_place_is_advice_and_neither_passes_nor_fails() {
         ("the later run had 1 fault", |r| r.faults = full(Anomalies::default()).faults),
         ("other work on the machine: 10.0 % of a core before, 60.0 % after", |r| r.own.other_cpu_percent = Some(60.0)),
         ("other work on the machine: 10.0 % of a core before, unknown after", |r| r.own.other_cpu_percent = None),
+        ("the later run shared its machine with work that took 60.0 % of a core", |r| {
+            r.own.other_cpu_percent = Some(60.0)
+        }),
         ("the later run stood still itself for 1.00 s", |r| {
             r.own.stalls = Stalls { count: 1, total_ns: 1_000_000_000, longest_ns: 1_000_000_000 };
         }),

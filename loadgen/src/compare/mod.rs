@@ -2,7 +2,7 @@
 //!
 //! What is exact is compared exactly: anomalies, errors, arrivals that were dropped, unknowns where nothing was done to the
 //! brokers, and the requests of an operation that took the same number every time in both. What is not is compared by its significance
-//! (see [`spread`]): a median is worse when the whole interval of its ratio lies above a threshold, and better when all of it
+//! (see `spread`): a median is worse when the whole interval of its ratio lies above a threshold, and better when all of it
 //! lies below the inverse. An interval that holds a threshold says nothing either way and fails nothing. All the intervals of a
 //! comparison together are wrong once in twenty comparisons, if that.
 //!

@@ -1,6 +1,6 @@
 //! `loadgen compare`, baselines and service levels from the outside: what they print and how they end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -15,11 +15,13 @@ fn compare(before: &Path, after: &Path) -> Ended {
     Running::start(command, tempfile::tempdir().unwrap()).end()
 }
 
-/// The report with a change, in a file of its own.
-fn changed(report: &Value, dir: &Path, change: impl FnOnce(&mut Value)) -> std::path::PathBuf {
+/// The report with a change, in a file of this name. What its machine did meanwhile is left out of it.
+fn changed(report: &Value, dir: &Path, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
     let mut report = report.clone();
+    report["own"]["other_cpu_percent"] = json!(0.0);
+    report["own"]["stalls"] = json!({ "count": 0, "total_ns": 0, "longest_ns": 0 });
     change(&mut report);
-    let path = dir.join("changed.json");
+    let path = dir.join(name);
     std::fs::write(&path, report.to_string()).unwrap();
     path
 }
@@ -40,24 +42,25 @@ fn service_levels_and_baselines_have_their_say_and_their_status() {
     assert_eq!((&report["params"]["duration"], &report["params"]["heartbeat"]), (&json!("12s"), &json!("1s")));
 
     let dir = tempfile::tempdir().unwrap();
-    let same = compare(&run.path(), &run.path());
+    let was = changed(&report, dir.path(), "was.json", |_| {});
+    let same = compare(&was, &was);
     assert_eq!(same.code, Some(0), "{}", same.stdout);
     assert!(same.stdout.starts_with("comparison: nothing is worse\n"), "{}", same.stdout);
-    let costly = changed(&report, dir.path(), |report| {
+    let costly = changed(&report, dir.path(), "is.json", |report| {
         let renew = &mut report["ops"]["renew"];
         renew["requests_per_op"] = json!(renew["requests_per_op"].as_f64().unwrap() * 2.0);
         for block in renew["blocks"].as_array_mut().unwrap() {
             block["requests"] = json!(block["requests"].as_u64().unwrap() * 2);
         }
     });
-    let worse = compare(&run.path(), &costly);
+    let worse = compare(&was, &costly);
     assert_eq!(worse.code, Some(3), "{}", worse.stdout);
     assert!(worse.stdout.starts_with("comparison: worse: renew requests\n"), "{}", worse.stdout);
-    let elsewhere = changed(&report, dir.path(), |report| report["environment"]["kernel"] = json!("9.9"));
-    let advice = compare(&run.path(), &elsewhere);
+    let elsewhere = changed(&report, dir.path(), "is.json", |report| report["environment"]["kernel"] = json!("9.9"));
+    let advice = compare(&was, &elsewhere);
     assert_eq!(advice.code, Some(4), "{}", advice.stdout);
     assert!(advice.stdout.contains("advice only: kernel: "), "{}", advice.stdout);
-    let gone = compare(&run.path(), &dir.path().join("gone.json"));
+    let gone = compare(&was, &dir.path().join("gone.json"));
     assert_eq!((gone.code, gone.stdout.as_str()), (Some(2), ""), "{}", gone.stderr);
     assert!(gone.stderr.contains("gone.json: No such file"), "{}", gone.stderr);
 

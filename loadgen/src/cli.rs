@@ -7,11 +7,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use engine::broker::Tls;
 
 use crate::budgets::BudgetsArgs;
+use crate::compare::CompareArgs;
 use crate::duration;
 use crate::fleet::FleetArgs;
 use crate::floor::FloorArgs;
 use crate::listing::ListingArgs;
 use crate::mix::MixArgs;
+use crate::slo::Slo;
+use crate::soak::SoakArgs;
 use crate::target::Asked;
 
 /// Puts load on the coordination store, and checks that every answer is right while it is loaded.
@@ -28,7 +31,8 @@ Exit codes:
   0    no anomaly
   1    an anomaly was found, or loadgen itself failed
   2    the command line makes no sense, or names a file that cannot be read
-  4    no brokers: not started, not reached, or no seat or key came up for a minute
+  3    a service level was missed, something grows in a soak, or something is worse than the baseline where that was to fail
+  4    no brokers: not started, not reached, or no seat or key came up for a minute; or a baseline of another kind
   130  interrupted (143: terminated), no anomaly; the report says how far the run got";
 
 /// What can be run.
@@ -47,6 +51,10 @@ pub enum Command {
     #[cfg(feature = "peers")]
     #[expect(missing_docs, reason = "its settings say what it is")]
     Peers(crate::peers::PeersArgs),
+    #[expect(missing_docs, reason = "its settings say what it is")]
+    Soak(SoakArgs),
+    #[expect(missing_docs, reason = "its settings say what it is")]
+    Compare(CompareArgs),
 }
 
 /// What every scenario takes.
@@ -67,7 +75,7 @@ pub struct Common {
     /// The certificate authorities (PEM) that it is checked against; without TLS it is then refused.
     #[arg(long, value_name = "FILE", requires = "url")]
     pub tls_ca: Option<PathBuf>,
-    /// What all randomness is drawn from; one is drawn, and printed, when it is left out.
+    /// What all randomness is drawn from; the baseline's, or one that is drawn and printed, when it is left out.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Where report.json and the latency distributions (*.hgrm) are written.
@@ -79,6 +87,15 @@ pub struct Common {
     /// What is printed on stdout when the run is over: a table, or report.json.
     #[arg(long, value_name = "text|json", value_enum, hide_possible_values = true, default_value_t = Output::Text)]
     pub output: Output,
+    /// A service level to keep to, like renew.p99<20ms or claim.unknown<0.1%; may be given several times.
+    #[arg(long, value_name = "OP.FIGURE<BOUND")]
+    pub slo: Vec<Slo>,
+    /// The report.json of an earlier run, to compare this one with when it is over.
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// Ends with status 3 when something is worse than the baseline.
+    #[arg(long, requires = "baseline")]
+    pub fail_on_regression: bool,
 }
 
 impl Common {
@@ -161,6 +178,9 @@ pub(crate) mod tests {
             ("--url nats://127.0.0.1:4222 --brokers 3", "--brokers", "cannot be used with"),
             ("--creds x.creds", "--url", "required"),
             ("--output yaml", "yaml", "possible values"),
+            ("--slo renew.p99<20", "`renew.p99<20`", "needs a unit"),
+            ("--slo renew.p98<20ms", "`renew.p98<20ms`", "p50, p90"),
+            ("--fail-on-regression", "--baseline", "required"),
         ]);
     }
 }

@@ -6,6 +6,7 @@ use engine::tasks;
 
 use crate::budgets::Charging;
 use crate::cli::{Command, Common};
+use crate::compare::{self, CompareArgs, Comparison};
 use crate::exit::Exit;
 use crate::fleet::Fleet;
 use crate::floor::Floor;
@@ -14,10 +15,11 @@ use crate::limits;
 use crate::listing::Listing;
 use crate::mix::Mix;
 use crate::progress::Progress;
-use crate::report::ensure_writable;
+use crate::report::{Report, ensure_writable};
 use crate::scenario::{Scenario, Start};
-use crate::session::{Session, say};
+use crate::session::{Order, Session, print, say};
 use crate::signals::Signals;
+use crate::soak::Soak;
 use crate::target::{Target, Unavailable};
 
 /// Runs what was asked for. The first signal ends it in order, a second at once.
@@ -32,6 +34,8 @@ pub async fn run(command: Command, mut signals: Signals) -> Exit {
             Command::Floor(args) => in_order::<Floor>(&args.common, |_| args.params(), first).await,
             #[cfg(feature = "peers")]
             Command::Peers(args) => in_order::<crate::peers::Peers>(&args.common, |_| args.params(), first).await,
+            Command::Soak(args) => in_order::<Soak>(&args.common, |seed| args.params(seed), first).await,
+            Command::Compare(args) => tasks::blocking(move || compared(&args)).await,
         }
     };
     tokio::select! {
@@ -43,8 +47,17 @@ pub async fn run(command: Command, mut signals: Signals) -> Exit {
 
 async fn in_order<S: Scenario>(common: &Common, params: impl FnOnce(u64) -> S::Params, mut signals: Signals) -> Exit {
     let asked = common.asked();
-    // A seed that is drawn is a whole number to every reader of JSON, those that know only doubles included.
-    let seed = common.seed.unwrap_or_else(|| Env::system().below(1 << 53));
+    let baseline = match common.baseline.as_deref().map(compare::load).transpose() {
+        Ok(baseline) => baseline,
+        Err(error) => {
+            say(format_args!("loadgen: --baseline: {error}"));
+            return Exit::Usage;
+        }
+    };
+    // Two runs that are to be compared do the same. A seed that is drawn is a whole number to every reader of JSON, those that
+    // know only doubles included.
+    let seed = common.seed.or_else(|| baseline.as_ref().map(|baseline| baseline.seed));
+    let seed = seed.unwrap_or_else(|| Env::system().below(1 << 53));
     let params = params(seed);
     if let Err(error) = limits::ensure(S::clients(&params), S::CLIENTS, &asked) {
         say(format_args!("loadgen: {error}"));
@@ -73,12 +86,30 @@ async fn in_order<S: Scenario>(common: &Common, params: impl FnOnce(u64) -> S::P
         Ok(reached) => reached,
         Err(error) => return unavailable(&error),
     };
-    let ran = run_scenario::<S>(common, params, &env, seed, &target, first, signals).await;
+    let order = Order { common, seed, baseline };
+    let ran = run_scenario::<S>(order, params, &env, &target, first, signals).await;
     let exit = ran.unwrap_or_else(|error| unavailable(&error));
     if let Err(error) = target.stop().await {
         say(format_args!("loadgen: {error}"));
     }
     exit
+}
+
+fn compared(args: &CompareArgs) -> Exit {
+    let load = |path| -> Result<Report, Exit> {
+        compare::load(path).map_err(|error| {
+            say(format_args!("loadgen: {error}"));
+            Exit::Usage
+        })
+    };
+    let both = load(&args.before).and_then(|before| Ok((before, load(&args.after)?)));
+    match both {
+        Ok((before, after)) => {
+            let found = Comparison::of(&before, &after);
+            print(&found.render()).err().unwrap_or_else(|| found.exit())
+        }
+        Err(exit) => exit,
+    }
 }
 
 fn unavailable(error: &Unavailable) -> Exit {
@@ -87,23 +118,28 @@ fn unavailable(error: &Unavailable) -> Exit {
 }
 
 async fn run_scenario<S: Scenario>(
-    common: &Common,
+    order: Order<'_>,
     params: S::Params,
     env: &Env,
-    seed: u64,
     target: &Target,
     first: Nats,
     mut signals: Signals,
 ) -> Result<Exit, Unavailable> {
-    let (planned, against) = (params.clone(), if common.floor { S::floor(&params) } else { Beside::default() });
-    let session =
-        Session::new(common, env, seed, target, target.described(&first), move || S::schedule_digest(&planned));
+    let (planned, against) = (params.clone(), if order.common.floor { S::floor(&params) } else { Beside::default() });
+    let slos = order.common.slo.clone();
+    let session = Session::new(order, env, target, target.described(&first), move || S::schedule_digest(&planned));
     let session = session.await;
     target.sampled_by(session.sampler());
     let prefix = format!("loadgen_{}", session.run_id());
     let (origin, replicas) = (session.origin(), target.replicas(&first));
     let start = Start { env: env.clone(), origin, prefix: prefix.clone(), replicas };
     let scenario = S::new(params, start);
+    let known: Vec<_> = scenario.recorder().snapshot().into_iter().map(|op| op.name).collect();
+    if let Some(slo) = slos.iter().find(|slo| !known.contains(&slo.operation())) {
+        let (unknown, name) = (slo.operation(), S::NAME);
+        say(format_args!("loadgen: --slo: `{unknown}` is no operation of {name}, which has {}", known.join(", ")));
+        return Ok(Exit::Usage);
+    }
     let _stalls = tasks::spawn(scenario.recorder().watch_for_stalls(env.clone()));
     let sampler = session.sampler().clone();
     let _samples = tasks::spawn(async move { sampler.run().await });

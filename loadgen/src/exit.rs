@@ -15,7 +15,9 @@ pub enum Exit {
     Failed = 1,
     /// The command line makes no sense.
     Usage = 2,
-    /// The store cannot be reached or does not answer.
+    /// What was asked of the figures does not hold: a service level missed, a run slower than the one before.
+    Missed = 3,
+    /// The store cannot be reached or does not answer, or two reports cannot be compared: nothing can be said.
     Unavailable = 4,
     /// Ended by SIGINT before its time; the report is partial.
     Interrupted = 130,
@@ -44,8 +46,9 @@ mod tests {
 
     #[test]
     fn the_codes_are_part_of_the_interface() {
-        let all = [Exit::Ok, Exit::Failed, Exit::Usage, Exit::Unavailable, Exit::Interrupted, Exit::Terminated];
-        assert_eq!(all.map(|exit| exit as u8), [0, 1, 2, 4, 130, 143]);
+        let all =
+            [Exit::Ok, Exit::Failed, Exit::Usage, Exit::Missed, Exit::Unavailable, Exit::Interrupted, Exit::Terminated];
+        assert_eq!(all.map(|exit| exit as u8), [0, 1, 2, 3, 4, 130, 143]);
         assert_eq!((Exit::from(Verdict::Ok), Exit::from(Verdict::Failed)), (Exit::Ok, Exit::Failed));
     }
 }

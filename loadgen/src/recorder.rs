@@ -21,6 +21,7 @@ use coordproto::answer::Error;
 use engine::env::{Env, Mono};
 use parking_lot::Mutex;
 
+use crate::blocks::{Block, Blocks};
 use crate::histogram::Samples;
 use crate::series::{Point, Series};
 use crate::stall::{StallTotals, Stalls};
@@ -126,6 +127,7 @@ pub struct Measured {
     /// By outcome; boxed and made on first use, since most operations never meet most outcomes.
     latency: [Option<Box<Latency>>; 4],
     series: Series,
+    blocks: Blocks,
 }
 
 impl Measured {
@@ -148,6 +150,16 @@ impl Measured {
     /// The operation over time, in intervals of `interval` from the origin on; `interval` is the widest of all operations'.
     pub fn over_time(&self, interval: Duration) -> Vec<Point> {
         self.series.points(interval)
+    }
+
+    /// The width of this operation's blocks.
+    pub fn block_width(&self) -> Duration {
+        self.blocks.width()
+    }
+
+    /// The operation in blocks of `width` from the origin on; `width` is the widest of all operations'.
+    pub fn blocks(&self, width: Duration) -> Vec<Block> {
+        self.blocks.of_width(width)
     }
 }
 
@@ -188,6 +200,8 @@ struct Kind {
 struct State {
     measured: Measured,
     warmup: Counts,
+    /// How late all started ones began, together, and how many they are, warm-up included.
+    late: (Duration, u64),
 }
 
 impl State {
@@ -245,6 +259,12 @@ impl Recorder {
         sum
     }
 
+    /// How late all operations began, together, and how many they are, from the very beginning.
+    pub fn late(&self) -> (Duration, u64) {
+        let each = self.ops.iter().map(|op| op.0.state.lock().late);
+        each.fold((Duration::ZERO, 0), |(late, count), (more, others)| (late + more, count + others))
+    }
+
     /// Everything recorded so far, in the order of declaration. Copies histograms: for reports, not for every operation.
     pub fn snapshot(&self) -> Vec<Snapshot> {
         let of = |op: &Op| {
@@ -278,6 +298,8 @@ impl Arrival {
         let Arrival { op, intended, measured } = self;
         let mut state = op.0.state.lock();
         state.counts(measured).started += 1;
+        state.late.0 += sent.since(intended);
+        state.late.1 += 1;
         if measured {
             state.measured.lateness.record(sent.since(intended));
         }
@@ -314,6 +336,7 @@ impl Started {
         latency.corrected.record(corrected);
         latency.service.record(done.since(self.sent).saturating_sub(stalled));
         measured.series.record(at, outcome, corrected);
+        measured.blocks.record(at, requests, outcome.is_definite().then_some(corrected));
         if outcome == Outcome::Unknown {
             let (first, last) = measured.unknown_between.unwrap_or((at, at));
             measured.unknown_between = Some((first.min(at), last.max(at)));

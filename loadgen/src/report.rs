@@ -15,10 +15,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::sampler::Usage;
+use crate::slo::Judged;
+use crate::soak::Trend;
 use crate::stall::StallTotals;
 
 pub use anomalies::{Anomalies, Findings, Verdict};
-pub use ops::{Arrivals, Columns, Lateness, Measurements, Operation, SeriesOp, SeriesPoint, Window};
+pub use ops::{
+    Arrivals, Columns, Distribution, Lateness, Measurements, Operation, SeriesOp, SeriesPoint, TimeBlock, Window,
+};
 pub use write::{WriteError, ensure_writable, write_distributions};
 
 /// The contents of `report.json`.
@@ -58,6 +62,10 @@ pub struct Report {
     pub own: Own,
     /// What happened to the brokers, in order.
     pub faults: Vec<Fault>,
+    /// What the run was asked to keep to, and whether it did.
+    pub slos: Vec<Judged>,
+    /// What must not grow, and whether it did; empty where that was not watched.
+    pub trends: Vec<Trend>,
 }
 
 /// Version 1, the only one there is.
@@ -125,6 +133,9 @@ pub struct Own {
     /// What it used.
     #[serde(flatten)]
     pub usage: Usage,
+    /// Mean CPU of everything else on its machine over the measured time, beside the embedded brokers and what a hypervisor
+    /// took included; 100 for one core busy throughout, null when not sampled.
+    pub other_cpu_percent: Option<f64>,
     /// When it did not run although it should have.
     pub stalls: Stalls,
 }

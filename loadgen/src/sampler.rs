@@ -1,5 +1,5 @@
-//! What the brokers and the generator itself use: CPU and memory of processes, once a second. A broker that is found suspended
-//! is noted beside them.
+//! What the brokers and the generator itself use: CPU, memory and disk writes of processes, once a second. A broker
+//! that is found suspended is noted beside them.
 //!
 //! Read from `/proc`, so on Linux alone; elsewhere, and for a server whose process is not here, there are no figures, and a
 //! report says null. CPU is kept as the time a server has used so far, summed over its processes when it restarts, so the
@@ -46,6 +46,8 @@ pub struct UsagePoint {
     pub cpu_percent: Option<f64>,
     /// Resident memory in bytes.
     pub rss_bytes: u64,
+    /// Bytes that it had written to the disk by then, since it started; null where the system does not tell.
+    pub disk_written_bytes: Option<u64>,
 }
 
 /// One reading of a process.
@@ -55,6 +57,8 @@ pub struct Reading {
     pub cpu_ticks: u64,
     /// Resident memory in pages.
     pub rss_pages: u64,
+    /// Bytes that were written to the disk for it so far.
+    pub disk_written: Option<u64>,
     /// Whether it was suspended: stopped by a signal or by a debugger.
     pub suspended: bool,
 }
@@ -72,12 +76,14 @@ impl Reading {
         let mut times = fields.skip(10).map(str::parse::<u64>);
         let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
         let rss_pages = statm.split_whitespace().nth(1)?.parse().ok()?;
-        Some(Reading { cpu_ticks: user + system, rss_pages, suspended: matches!(state, "T" | "t") })
+        let suspended = matches!(state, "T" | "t");
+        Some(Reading { cpu_ticks: user + system, rss_pages, disk_written: None, suspended })
     }
 
-    fn of(pid: u32) -> Option<Reading> {
+    pub(crate) fn of(pid: u32) -> Option<Reading> {
         let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
-        Reading::parse(&read("stat")?, &read("statm")?)
+        let reading = Reading::parse(&read("stat")?, &read("statm")?)?;
+        Some(Reading { disk_written: read("io").and_then(|io| disk_written(&io)), ..reading })
     }
 }
 
@@ -90,6 +96,8 @@ pub struct Sampler {
 
 struct State {
     period: Duration,
+    /// All processes of the machine together, of which only the CPU time is known.
+    machine: Process,
     own: Process,
     servers: Vec<(String, Process)>,
     faults: Vec<Fault>,
@@ -103,7 +111,13 @@ impl Sampler {
         Sampler {
             env,
             origin,
-            state: Mutex::new(State { period: PERIOD, own, servers: Vec::new(), faults: Vec::new() }),
+            state: Mutex::new(State {
+                period: PERIOD,
+                machine: Process::default(),
+                own,
+                servers: Vec::new(),
+                faults: Vec::new(),
+            }),
         }
     }
 
@@ -123,6 +137,9 @@ impl Sampler {
     pub fn sample(&self) {
         let at = self.now();
         let state = &mut *self.state.lock();
+        if let Some(busy) = fs::read_to_string("/proc/stat").ok().and_then(|stat| busy_ticks(&stat)) {
+            state.machine.samples.push(Sample { at, cpu: cpu_time(busy), rss_bytes: None, disk_written: None });
+        }
         state.own.sample(at);
         let mut full = state.own.samples.len() > MOST;
         for (name, process) in &mut state.servers {
@@ -137,6 +154,7 @@ impl Sampler {
         }
         if full {
             state.period *= 2;
+            state.machine.thin();
             state.own.thin();
             state.servers.iter_mut().for_each(|(_, process)| process.thin());
         }
@@ -176,6 +194,17 @@ impl Sampler {
         means.sum::<Option<f64>>().filter(|_| !state.servers.is_empty()).map(tenths)
     }
 
+    /// The mean CPU over the time from `from` to `to` of all that is neither this process nor a server, 100 for one core busy
+    /// throughout.
+    pub fn other_cpu_percent(&self, from: Mono, to: Mono) -> Option<f64> {
+        let (from, to) = (from.since(self.origin), to.since(self.origin));
+        let state = self.state.lock();
+        let ours = state.servers.iter().map(|(_, process)| process).chain([&state.own]);
+        // Of a server that is no process here nothing is in the machine's time.
+        let ours: f64 = ours.filter_map(|process| process.cpu_percent(from, to)).sum();
+        state.machine.cpu_percent(from, to).map(|all| tenths((all - ours).max(0.0)))
+    }
+
     fn now(&self) -> Duration {
         self.env.now().since(self.origin)
     }
@@ -188,6 +217,7 @@ struct Sample {
     cpu: Duration,
     /// `None` where it was found not to run.
     rss_bytes: Option<u64>,
+    disk_written: Option<u64>,
 }
 
 #[derive(Default)]
@@ -223,16 +253,15 @@ impl Process {
     }
 
     fn push(&mut self, at: Duration, reading: Option<Reading>) {
-        let Some(Reading { cpu_ticks, rss_pages, suspended }) = reading else {
+        let Some(Reading { cpu_ticks, rss_pages, disk_written, suspended }) = reading else {
             self.set_pid(None, at);
             return;
         };
-        let ticks = Duration::from_secs(1) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100);
-        let cpu = self.before + ticks * u32::try_from(cpu_ticks).unwrap_or(u32::MAX);
+        let cpu = self.before + cpu_time(cpu_ticks);
         let rss = rss_pages * rustix::param::page_size() as u64;
         self.suspended = suspended;
         self.rss_bytes_max = self.rss_bytes_max.max(Some(rss));
-        self.samples.push(Sample { at, cpu, rss_bytes: Some(rss) });
+        self.samples.push(Sample { at, cpu, rss_bytes: Some(rss), disk_written });
     }
 
     fn thin(&mut self) {
@@ -275,7 +304,8 @@ impl Process {
                 let used = sample.cpu.saturating_sub(before.cpu).as_secs_f64();
                 tenths(used / (sample.at - before.at).as_secs_f64() * 100.0)
             });
-            series.push(UsagePoint { t_ns: nanos(sample.at), cpu_percent, rss_bytes });
+            let (t_ns, disk_written_bytes) = (nanos(sample.at), sample.disk_written);
+            series.push(UsagePoint { t_ns, cpu_percent, rss_bytes, disk_written_bytes });
         }
         Usage {
             pid: self.last_pid,
@@ -284,6 +314,27 @@ impl Process {
             series,
         }
     }
+}
+
+/// So many clock ticks.
+fn cpu_time(ticks: u64) -> Duration {
+    let a_second = rustix::param::clock_ticks_per_second().max(1);
+    Duration::from_secs(ticks / a_second) + Duration::from_secs(ticks % a_second) / a_second as u32
+}
+
+/// The bytes written in the text of `/proc/PID/io`. See proc(5).
+fn disk_written(io: &str) -> Option<u64> {
+    io.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.trim().parse().ok()
+}
+
+/// The ticks in which some core was not idle, in the text of `/proc/stat`: those that a hypervisor took are among them. See
+/// proc(5).
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(str::parse::<u64>);
+    let fields: Vec<u64> = fields.collect::<Result<_, _>>().ok()?;
+    // User, nice, system, idle, iowait, irq, softirq, steal; what guests used is in user and nice already.
+    let idle = fields.get(3)? + fields.get(4)?;
+    Some(fields.iter().take(8).sum::<u64>() - idle)
 }
 
 fn tenths(value: f64) -> f64 {
@@ -303,7 +354,7 @@ mod tests {
     #[test]
     fn the_command_may_hold_anything() {
         let statm = "765 380 312 5 0 98 0\n";
-        let reading = Reading { cpu_ticks: 21, rss_pages: 380, suspended: false };
+        let reading = Reading { cpu_ticks: 21, rss_pages: 380, disk_written: None, suspended: false };
         assert_eq!(Reading::parse(STAT, statm), Some(reading));
         let plain = STAT.replace("(tmux: server (1) Z)", "(nats-server)");
         assert_eq!(Reading::parse(&plain, statm), Some(reading));
@@ -327,7 +378,8 @@ mod tests {
     }
 
     fn read(process: &mut Process, second: u32, cpu_ticks: u64) {
-        process.push(S * second, Some(Reading { cpu_ticks, rss_pages: 100 + cpu_ticks, suspended: false }));
+        let (rss_pages, disk_written) = (100 + cpu_ticks, Some(cpu_ticks * 4096));
+        process.push(S * second, Some(Reading { cpu_ticks, rss_pages, disk_written, suspended: false }));
     }
 
     #[test]
@@ -351,7 +403,8 @@ mod tests {
             UsagePoint {
                 t_ns: 23_000_000_000,
                 cpu_percent: Some(30.0),
-                rss_bytes: 1200 * rustix::param::page_size() as u64
+                rss_bytes: 1200 * rustix::param::page_size() as u64,
+                disk_written_bytes: Some(1100 * 4096)
             }
         );
         assert_eq!(usage.rss_bytes_max, Some(1200 * rustix::param::page_size() as u64));
@@ -387,6 +440,16 @@ mod tests {
         assert_eq!(process.cpu_percent(S * 7, S * 903), Some(50.0));
     }
 
+    #[test]
+    fn what_is_busy_is_all_but_idle_and_waiting_for_a_disk() {
+        let stat = "cpu  100 20 30 4000 500 6 7 8 90 10\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        assert_eq!(busy_ticks(stat), Some(100 + 20 + 30 + 6 + 7 + 8));
+        let io = "rchar: 9\nwchar: 8\nsyscr: 7\nread_bytes: 5\nwrite_bytes: 40960\ncancelled_write_bytes: 3\n";
+        assert_eq!((disk_written(io), disk_written("wchar: 8\n")), (Some(40_960), None));
+        assert_eq!((busy_ticks("cpu  1 2 3\n"), busy_ticks("intr 5\n"), busy_ticks("")), (None, None, None));
+        assert_eq!(cpu_time(250), Duration::from_millis(250_000 / rustix::param::clock_ticks_per_second()));
+    }
+
     #[tokio::test(start_paused = true)]
     #[cfg(target_os = "linux")]
     async fn this_process_is_sampled_and_an_absent_one_is_not() {
@@ -401,6 +464,7 @@ mod tests {
         assert!(own.cpu_percent_mean.is_some() && own.rss_bytes_max > Some(100_000), "{own:?}");
         assert_eq!(sampler.servers(start, start + S * 10), [("external".to_owned(), Usage::default())]);
         assert_eq!(sampler.servers_cpu_percent(start, start + S), None);
+        assert!(sampler.other_cpu_percent(start, start + S * 10).is_some());
         let gone = u32::MAX >> 1;
         sampler.set_pid("gone", Some(gone));
         sampler.sample();

@@ -16,6 +16,7 @@ use crate::floor::beside::Beside;
 use crate::recorder::Recorder;
 use crate::report::{Anomalies, BringUp, Report};
 use crate::sampler::Sampler;
+use crate::soak::Trend;
 use crate::target::{Target, Unavailable};
 
 /// The part in which nothing begins any more and what is under way is waited for. It ends the measurement.
@@ -86,6 +87,11 @@ pub trait Scenario: Sized {
     /// Lines on the run that a person should read right below the verdict and that only this scenario can write, from what
     /// stands in its report.
     fn remarks(report: &Report) -> Vec<String>;
+
+    /// What must not grow, and whether it did, over the measured time so far.
+    fn trends(&self, _from: Mono, _to: Mono) -> Vec<Trend> {
+        Vec::new()
+    }
 }
 
 /// What a scenario starts with.

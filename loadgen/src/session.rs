@@ -11,6 +11,7 @@ use engine::tasks;
 use serde_json::{Map, Value};
 
 use crate::cli::{Common, Output};
+use crate::compare::Comparison;
 use crate::environment::{Environment, Store};
 use crate::exit::Exit;
 use crate::floor::beside;
@@ -23,17 +24,25 @@ use crate::report::{
 };
 use crate::sampler::Sampler;
 use crate::scenario::{DRAIN, Ran, Scenario};
+use crate::soak::Trend;
 use crate::table::{self, Style};
 use crate::target::Target;
 
 /// From one partial report to the next, where reports are written at all.
 const PARTIAL_EVERY: Duration = Duration::from_secs(5);
 
+/// What was asked of a run, whatever it runs.
+pub(crate) struct Order<'a> {
+    pub(crate) common: &'a Common,
+    pub(crate) seed: u64,
+    /// The report that it is compared with.
+    pub(crate) baseline: Option<Report>,
+}
+
 /// What a run's reports are made from, beside the run itself.
 pub(crate) struct Session<'a> {
-    common: &'a Common,
+    order: Order<'a>,
     env: Env,
-    seed: u64,
     run_id: String,
     origin: Mono,
     started_at: jiff::Timestamp,
@@ -47,9 +56,8 @@ impl<'a> Session<'a> {
     /// A session that begins when `schedule_digest` is answered and the machine has been asked about itself, which takes a
     /// moment.
     pub(crate) async fn new(
-        common: &'a Common,
+        order: Order<'a>,
         env: &Env,
-        seed: u64,
         target: &'a Target,
         store: Store,
         schedule_digest: impl FnOnce() -> Option<u64> + Send + 'static,
@@ -61,18 +69,7 @@ impl<'a> Session<'a> {
         // The seed decides what a run does and not what it is called: two runs of one seed are two runs.
         let run_id = format!("{:016x}", Env::system().random());
         let started_at = env.wall();
-        Session {
-            common,
-            env: env.clone(),
-            seed,
-            run_id,
-            origin,
-            started_at,
-            target,
-            environment,
-            sampler,
-            schedule_digest,
-        }
+        Session { order, env: env.clone(), run_id, origin, started_at, target, environment, sampler, schedule_digest }
     }
 
     /// Names this run among others.
@@ -97,7 +94,7 @@ impl<'a> Session<'a> {
             self.env.sleep(Duration::from_secs(1)).await;
             let now = self.env.now();
             progress.show(now, || self.line(scenario, now));
-            if let Some(dir) = &self.common.out
+            if let Some(dir) = &self.order.common.out
                 && now.since(written) >= PARTIAL_EVERY
             {
                 written = now;
@@ -121,7 +118,7 @@ impl<'a> Session<'a> {
         format!("{:>4} s  {part:<8}  {so_far}, {anomalies} anomalies", now.since(self.origin).as_secs())
     }
 
-    /// Writes and prints what the run came to.
+    /// Writes and prints what the run came to, beside its baseline.
     pub(crate) fn conclude<S: Scenario>(
         &self,
         scenario: &S,
@@ -136,7 +133,15 @@ impl<'a> Session<'a> {
             (Exit::Ok, None) if !ran.brought_up => Exit::Unavailable,
             (verdict, _) => verdict,
         };
-        if let Some(dir) = &self.common.out {
+        let compared = self.order.baseline.as_ref().map(|baseline| Comparison::of(baseline, &report));
+        if exit == Exit::Ok && (report.slos.iter().any(|slo| !slo.met) || report.trends.iter().any(Trend::fails)) {
+            exit = Exit::Missed;
+        }
+        if exit == Exit::Ok && self.order.common.fail_on_regression {
+            exit = compared.as_ref().map_or(exit, Comparison::exit);
+        }
+        let compared = compared.map(|compared| compared.render());
+        if let Some(dir) = &self.order.common.out {
             match self.write(scenario.recorder(), &report, dir) {
                 Ok(path) => say(format_args!("report: {}", path.display())),
                 Err(error) => {
@@ -145,22 +150,23 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        let mut out = io::stdout().lock();
-        let text = match self.common.output {
+        let text = match self.order.common.output {
             Output::Text => {
                 let remarks = [S::remarks(&report), beside::remarks(&report)].concat();
-                table::render(&report, &remarks, &Style::of_stdout())
+                let text = table::render(&report, &remarks, &Style::of_stdout());
+                match compared {
+                    Some(compared) => format!("{text}\n{compared}"),
+                    None => text,
+                }
             }
-            Output::Json => serde_json::to_string_pretty(&report).expect("a report always serialises") + "\n",
+            Output::Json => {
+                // What is on stdout is the report and nothing else.
+                compared.iter().for_each(|compared| say(format_args!("{compared}")));
+                serde_json::to_string_pretty(&report).expect("a report always serialises") + "\n"
+            }
         };
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Ok(()) => {}
-            // Whoever closed the pipe does not want to see it.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-            Err(error) => {
-                say(format_args!("loadgen: the report could not be printed: {error}"));
-                exit = Exit::Failed;
-            }
+        if let Err(failed) = print(&text) {
+            exit = failed;
         }
         exit
     }
@@ -183,6 +189,8 @@ impl<'a> Session<'a> {
             brokers_cpu_percent: self.sampler.servers_cpu_percent(*from, *to),
             generator_cpu_percent: self.sampler.own(*from, *to).cpu_percent_mean,
         };
+        let measurements = Measurements::of(&scenario.recorder().snapshot());
+        let slos = self.order.common.slo.iter().map(|slo| slo.judge(&measurements)).collect();
         let servers = self.sampler.servers(measured_from, measured_until).into_iter();
         Report {
             schema_version: SchemaVersion,
@@ -191,19 +199,22 @@ impl<'a> Session<'a> {
             duration_ns: nanos(measured_until.since(measured_from)),
             interrupted: ran.interrupted,
             command: command_line(std::env::args()),
-            seed: self.seed,
+            seed: self.order.seed,
             params: self.params(scenario, &ran.came_to),
             environment: self.environment.clone(),
             findings: Findings::from(scenario.anomalies()),
-            measurements: Measurements::of(&scenario.recorder().snapshot()),
+            measurements,
             bring_up: scenario.bring_up(),
             phases: parts.entered(now).iter().map(part).collect(),
             servers: servers.map(|(name, usage)| Server { name, usage }).collect(),
             own: Own {
                 usage: self.sampler.own(measured_from, measured_until),
+                other_cpu_percent: self.sampler.other_cpu_percent(measured_from, measured_until),
                 stalls: Stalls::from(scenario.recorder().stalls()),
             },
             faults: self.faults(),
+            slos,
+            trends: scenario.trends(measured_from, measured_until),
         }
     }
 
@@ -220,6 +231,21 @@ impl<'a> Session<'a> {
         let digest = self.schedule_digest.map(|digest| ("schedule_digest", format!("{digest:016x}").into()));
         let pairs = name.into_iter().chain(scenario.params(came_to)).chain(digest);
         pairs.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+/// Prints a text on stdout.
+///
+/// # Errors
+/// The exit code of a failure, which was told. Whoever closed the pipe does not want to see it, and that is none.
+pub(crate) fn print(text: &str) -> Result<(), Exit> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(format_args!("loadgen: the report could not be printed: {error}"));
+            Err(Exit::Failed)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -81,6 +81,9 @@ fn findings(report: &Report, remarks: &[String]) -> String {
         count(sum(|op| op.dropped)),
         plural(report.faults.len() as u64, "fault", "faults"),
     );
+    for slo in &report.slos {
+        lines.push_str(&format!("\n{slo}"));
+    }
     for remark in remarks {
         lines.push_str(&format!("\n{remark}"));
     }
@@ -162,7 +165,10 @@ fn operations(report: &Report, columns: Option<usize>) -> String {
     format!("{}\n\n{below}", table(counted.iter(), counts.into_iter()))
 }
 
-fn table<'a>(header: impl Iterator<Item = &'a &'static str>, rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(crate) fn table<'a>(
+    header: impl Iterator<Item = &'a &'static str>,
+    rows: impl Iterator<Item = Vec<String>>,
+) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header).add_rows(rows);
     for (index, column) in table.column_iter_mut().enumerate() {
@@ -202,8 +208,11 @@ fn facts(report: &Report) -> String {
         let length = time(phase.end_ns.saturating_sub(phase.start_ns));
         ("phase", format!("{} from {} for {length}, CPU of the brokers {cpu}", phase.name, time(phase.start_ns)))
     }));
+    facts.extend(report.trends.iter().map(|trend| ("trend", trend.to_string())));
     facts.extend(report.servers.iter().map(|server| ("broker", format!("{} {}", server.name, usage(&server.usage)))));
     facts.push(("generator", usage(&report.own.usage)));
+    let other = report.own.other_cpu_percent.map_or_else(|| "not measured".to_owned(), percent);
+    facts.push(("machine", format!("CPU of everything else {other}")));
     facts.push(("environment", environment(report)));
     facts.push(("command", report.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")));
     facts.push(("seed", report.seed.to_string()));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use coordproto::api::requests::Storage;
-use engine::broker::{self, Access, BrokerError, Cluster, Settings, SyncInterval, Tls};
+use engine::broker::{self, Access, BrokerError, Cluster, Member, Settings, SyncInterval, Tls};
 use engine::env::{Env, Mono};
 use engine::jetstream::{ConnectError, Jetstream, Options};
 use engine::store::OpenError;
@@ -59,6 +59,12 @@ pub enum Unavailable {
         /// In its own words.
         reason: String,
     },
+    /// The brokers' own account of themselves cannot be reached.
+    #[error("the brokers' system account cannot be reached: {0}")]
+    System(String),
+    /// They are somebody else's.
+    #[error("a soak looks into the brokers, and takes those that it starts itself")]
+    NotOurs,
     /// An address makes no sense.
     #[error(transparent)]
     BadArgument(#[from] coordproto::answer::BadArgument),
@@ -69,15 +75,18 @@ impl Unavailable {
     pub fn exit(&self) -> Exit {
         match self {
             Unavailable::BadArgument(_)
+            | Unavailable::NotOurs
             | Unavailable::Access(_)
             | Unavailable::Connect(ConnectError::BadUrl { .. })
             | Unavailable::Open(OpenError::BadArgument(_))
             | Unavailable::Broker(BrokerError::Settings(_)) => Exit::Usage,
             #[cfg(feature = "peers")]
             Unavailable::Peer { .. } => Exit::Unavailable,
-            Unavailable::Broker(_) | Unavailable::Connect(_) | Unavailable::Open(_) | Unavailable::Floor(_) => {
-                Exit::Unavailable
-            }
+            Unavailable::Broker(_)
+            | Unavailable::Connect(_)
+            | Unavailable::Open(_)
+            | Unavailable::Floor(_)
+            | Unavailable::System(_) => Exit::Unavailable,
         }
     }
 }
@@ -174,6 +183,11 @@ impl Target {
                 detail: detail(&exit.status),
             })
             .collect()
+    }
+
+    /// The embedded members, and the access to the account that they tell about themselves in; none of an external NATS.
+    pub fn members(&self) -> Option<(&[Member], &Access)> {
+        self.embedded.as_ref().map(|Embedded { cluster, .. }| (cluster.members(), cluster.system_access()))
     }
 
     /// Stops the embedded members; an external NATS is left as it is.

@@ -14,6 +14,8 @@ use loadgen::report::{
     Anomalies, BringUp, Fault, Measurements, Own, Phase, Report, SchemaVersion, Server, command_line,
 };
 use loadgen::sampler::Sampler;
+use loadgen::slo::Slo;
+use loadgen::soak::trend::{Finding, Trend, Unit};
 use serde_json::{Value, json};
 
 const S: Duration = Duration::from_secs(1);
@@ -30,6 +32,22 @@ fn valid(validator: &Validator, report: &Value) {
     let errors: Vec<String> =
         validator.iter_errors(report).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert_eq!(errors, [] as [String; 0]);
+}
+
+fn trend(series: &str, watched: bool) -> Trend {
+    let slope = watched.then_some(-3.5);
+    Trend {
+        series: series.to_owned(),
+        unit: Unit::Bytes,
+        points: if watched { 60 } else { 0 },
+        watched_ns: 60_000_000_000,
+        last: slope,
+        slope,
+        low: slope,
+        high: slope,
+        limit: slope,
+        finding: if watched { Finding::Flat } else { Finding::Unmeasured },
+    }
 }
 
 /// What a run leaves that asked `operations` times with every outcome among them, on this machine, through the file.
@@ -58,6 +76,8 @@ fn run(operations: u64, anomalies: Anomalies, interrupted: bool) -> Value {
     }
     sampler.sample();
     let to = env.now();
+    let measurements = Measurements::of(&recorder.snapshot());
+    let slos = ["renew.p50<20ms", "renew.unknown<0.1%", "claim.p50<20ms"].map(|slo| slo.parse::<Slo>().unwrap());
     let report = Report {
         schema_version: SchemaVersion,
         run_id: "run".to_owned(),
@@ -69,7 +89,9 @@ fn run(operations: u64, anomalies: Anomalies, interrupted: bool) -> Value {
         params: serde_json::Map::from_iter([("duration".to_owned(), json!("1m30s"))]),
         environment: Environment::of(Store { storage: Some("file".to_owned()), ..Store::default() }),
         findings: anomalies.into(),
-        measurements: Measurements::of(&recorder.snapshot()),
+        trends: ["watched", "not watched"].map(|series| trend(series, series == "watched")).into_iter().collect(),
+        slos: slos.iter().map(|slo| slo.judge(&measurements)).collect(),
+        measurements,
         bring_up: (operations > 0).then_some(BringUp { seats: operations, duration_ns: 1 }),
         phases: vec![Phase {
             name: "steady".to_owned(),
@@ -79,7 +101,11 @@ fn run(operations: u64, anomalies: Anomalies, interrupted: bool) -> Value {
             generator_cpu_percent: sampler.own(origin, to).cpu_percent_mean,
         }],
         servers: sampler.servers(origin, to).into_iter().map(|(name, usage)| Server { name, usage }).collect(),
-        own: Own { usage: sampler.own(origin, to), stalls: recorder.stalls().into() },
+        own: Own {
+            usage: sampler.own(origin, to),
+            other_cpu_percent: sampler.other_cpu_percent(origin, to),
+            stalls: recorder.stalls().into(),
+        },
         faults: (0..operations.min(1))
             .map(|t_ns| Fault { t_ns, kind: "kill".into(), server: "n1".into(), detail: "killed by signal 9".into() })
             .collect(),
@@ -194,6 +220,12 @@ fn a_wrong_value_is_refused() {
         (&passed, "/ops/renew/ok", json!(null)),
         (&passed, "/ops/renew/latency/corrected/p50_ns", json!(-3)),
         (&passed, "/environment/profile", json!("fast")),
+        (&passed, "/slos/2/met", json!(true)),
+        (&passed, "/trends/0/finding", json!("steep")),
+        (&passed, "/trends/1/finding", json!("flat")),
+        (&passed, "/slos/0/unit", json!("ms")),
+        (&passed, "/ops/renew/blocks/0/latency_us", json!("127:3,131:9")),
+        (&passed, "/ops/renew/blocks/0/latency_us", json!("127:0")),
     ] {
         let mut wronged = report.clone();
         *wronged.pointer_mut(path).unwrap() = wrong.clone();

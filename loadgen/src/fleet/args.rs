@@ -54,13 +54,14 @@ impl FleetArgs {
             claims: self.claims as u64,
             duration: self.common.duration,
             warmup: self.warmup,
+            steady: false,
             seed,
         }
     }
 }
 
 /// A heartbeat that the store can keep three of: its ages are whole milliseconds, 100 of them at least.
-fn heartbeat(input: &str) -> Result<Duration, String> {
+pub(crate) fn heartbeat(input: &str) -> Result<Duration, String> {
     let heartbeat = duration::parse(input).map_err(|error| error.to_string())?;
     if heartbeat < Duration::from_millis(100) || !heartbeat.subsec_nanos().is_multiple_of(1_000_000) {
         return Err("a whole number of milliseconds is expected, at least 100ms".to_owned());

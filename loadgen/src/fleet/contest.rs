@@ -35,12 +35,15 @@ pub(super) struct Contest {
     begun: watch::Sender<u64>,
     /// The seats that are still under contest, by wave.
     groups: Mutex<HashMap<(u64, usize), Arc<Group>>>,
+    /// Seats that were given back and that nobody else can still be after; none where every contest has fresh ones.
+    spare: Option<Mutex<Vec<Resource>>>,
     /// Claims that have their definite answer.
     pub(super) settled: AtomicU64,
 }
 
 /// Those who want one seat.
 struct Group {
+    seat: Resource,
     rivals: usize,
     undecided: AtomicUsize,
     unknown: AtomicUsize,
@@ -48,9 +51,10 @@ struct Group {
 }
 
 impl Contest {
-    pub(super) fn new(ops: ContestOps, plan: Plan, first: Mono) -> Contest {
+    /// One whose first wave begins at `first`, for seats that were given back, as far as there are such, if `again`.
+    pub(super) fn new(ops: ContestOps, plan: Plan, first: Mono, again: bool) -> Contest {
         let (begun, groups, settled) = (watch::Sender::new(0), Mutex::default(), AtomicU64::new(0));
-        Contest { ops, plan, first, begun, groups, settled }
+        Contest { ops, plan, first, begun, groups, spare: again.then(Mutex::default), settled }
     }
 
     /// When a wave begins.
@@ -73,7 +77,10 @@ impl Contest {
         let fresh = || {
             let rivals = self.plan.rivals(wave, seat);
             let (undecided, unknown) = (AtomicUsize::new(rivals), AtomicUsize::new(0));
-            Arc::new(Group { rivals, undecided, unknown, winner: Mutex::new(None) })
+            let spare = self.spare.as_ref().and_then(|spare| spare.lock().pop());
+            let name = || Resource::parse(&format!("seat:contest-{wave}-{seat}")).expect("numbers make a name");
+            let (seat, winner) = (spare.unwrap_or_else(name), Mutex::new(None));
+            Arc::new(Group { seat, rivals, undecided, unknown, winner })
         };
         self.groups.lock().entry((wave, seat)).or_insert_with(fresh).clone()
     }
@@ -101,9 +108,8 @@ impl Contest {
                 stop.let_go(&self.ops.claim, rest.map(|wave| self.at(wave)));
                 return;
             }
-            let seat = Resource::parse(&format!("seat:contest-{wave}-{wanted}")).expect("numbers make a name");
-            let terms = Terms::new(seat, owner.as_str(), leases.lease_ttl());
             let group = self.group(wave, wanted);
+            let terms = Terms::new(group.seat.clone(), owner.as_str(), leases.lease_ttl());
             match attempt(&ctx, &leases, &self.ops.claim, self.at(wave), &terms).await {
                 Ok(Claim::Held(lease)) => *group.winner.lock() = Some(lease),
                 Ok(Claim::Refused(_)) => {}
@@ -113,13 +119,14 @@ impl Contest {
             }
             if group.undecided.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.groups.lock().remove(&(wave, wanted));
-                self.settle(&ctx, &leases, &terms.resource, &group).await;
+                self.settle(&ctx, &leases, &group).await;
             }
         }
     }
 
     /// Everybody has an answer: checks them against the record, and gives the seat back.
-    async fn settle<S: Store>(&self, ctx: &Context, leases: &Leases<S>, seat: &Resource, group: &Group) {
+    async fn settle<S: Store>(&self, ctx: &Context, leases: &Leases<S>, group: &Group) {
+        let seat = &group.seat;
         let unknown = group.unknown.load(Ordering::Relaxed);
         let winner = group.winner.lock().take();
         self.settled.fetch_add((group.rivals - unknown) as u64, Ordering::Relaxed);
@@ -144,11 +151,16 @@ impl Contest {
             }
         }
         if let Some(lease) = winner {
-            self.give_back(ctx, leases, &lease).await;
+            let given_back = self.give_back(ctx, leases, &lease).await;
+            // A claim without an answer may still land, on whoever claims the seat next.
+            if let Some(spare) = self.spare.as_ref().filter(|_| given_back && unknown == 0) {
+                spare.lock().push(seat.clone());
+            }
         }
     }
 
-    async fn give_back<S: Store>(&self, ctx: &Context, leases: &Leases<S>, lease: &Lease) {
+    /// Answers whether it was released.
+    async fn give_back<S: Store>(&self, ctx: &Context, leases: &Leases<S>, lease: &Lease) -> bool {
         let now = ctx.env.now();
         ctx.model.releasing(lease, now);
         let op = self.ops.release.arrival(now).start(now);
@@ -156,10 +168,14 @@ impl Contest {
         let now = ctx.env.now();
         op.finish(Outcome::of(&answer, |r| *r == Release::Released), now, cost.requests);
         match answer {
-            Ok(Release::Released) => ctx.model.released(lease),
+            Ok(Release::Released) => {
+                ctx.model.released(lease);
+                return true;
+            }
             Ok(Release::NotHeld) => ctx.model.lost(lease, now),
             // It ends by itself at its deadline.
             Err(unknown) => tracing::debug!(%unknown, "seat_release_unknown"),
         }
+        false
     }
 }

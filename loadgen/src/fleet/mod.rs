@@ -30,6 +30,7 @@ use crate::stop::{Over, Stop, drained};
 use crate::timer::Timer;
 
 pub use args::FleetArgs;
+pub(crate) use args::heartbeat;
 pub use model::Model;
 pub use params::{ContestOps, Ops, Params};
 
@@ -141,11 +142,12 @@ impl Fleet {
             return Ran { brought_up, ..Ran::default() };
         }
 
-        let measured_from = env.now() + warmup;
-        let contest_from = measured_from + self.params.quiet();
+        let up = env.now();
+        let measured_from = up + warmup;
+        let contest_from = up + self.params.contest_after();
         self.recorder.measure_from(measured_from);
         over.at(measured_from + duration);
-        let contest = Arc::new(Contest::new(self.contest_ops.clone(), plan, contest_from));
+        let contest = Arc::new(Contest::new(self.contest_ops.clone(), plan, contest_from, self.params.steady));
         tasks.push(crew.watch(leases, measured_from, &stop));
         tasks.push(tasks::spawn(contest.clone().conduct(ctx.clone(), stop.clone())));
         for (claimer, leases) in (0..claimers).zip(leases.iter().cycle()) {

@@ -6,16 +6,21 @@
 //! two holders, and so on: what is counted here is wrong whatever the latency was.
 //!
 //! Answers are told in the order in which their tasks come to it, not in that of the store. So nothing is judged by what was
-//! told last: tenures are kept, and every answer is held against all of them by the instants that it carries.
+//! told last: tenures are kept, and every answer is held against all of them by the instants that it carries. One that ended
+//! longer ago than any answer is on its way is let go, but for the last of each resource.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::env::Mono;
 use engine::lease::Lease;
 use parking_lot::Mutex;
 
 use crate::report::Anomalies;
+
+/// How long a tenure is kept that is over: many times what a request, a drain or a TTL takes.
+const KEPT: Duration = Duration::from_secs(600);
 
 /// The account of every seat and every node's presence.
 #[derive(Clone, Default)]
@@ -38,7 +43,7 @@ impl Inner {
     }
 }
 
-/// Every tenure of a resource so far.
+/// The tenures of a resource so far.
 #[derive(Default)]
 struct Account {
     tenures: Vec<Tenure>,
@@ -107,6 +112,8 @@ impl Model {
                 anomalies.epochs_reused += u64::from(account.tenures.iter().any(taken));
                 let owner = lease.owner().into();
                 let fresh = Tenure { owner, epoch, granted: now, until, stopped: false, over: false, shared: false };
+                let last = account.tenures.iter().map(|tenure| tenure.epoch).max();
+                account.tenures.retain(|tenure| tenure.until + KEPT > now || Some(tenure.epoch) == last);
                 account.tenures.push(fresh);
                 account.tenures.len() - 1
             }

@@ -22,6 +22,9 @@ pub struct Params {
     pub duration: Duration,
     /// How long heartbeats run before that.
     pub warmup: Duration,
+    /// Whether it is the same all the time, so that what grows is not the load: claims go on from the warm-up to the end, for
+    /// seats that were given back. Otherwise they take the last two thirds of the duration, for fresh seats.
+    pub steady: bool,
     /// What decides who races whom.
     pub seed: u64,
 }
@@ -32,9 +35,14 @@ impl Params {
         self.heartbeat * 3
     }
 
-    /// The part of the measured time in which only heartbeats and the watcher run.
-    pub fn quiet(&self) -> Duration {
-        self.duration / 3
+    /// How long after the bring-up the claims begin.
+    pub(super) fn contest_after(&self) -> Duration {
+        if self.steady { Duration::ZERO } else { self.warmup + self.duration / 3 }
+    }
+
+    /// How long the claims go on.
+    pub(super) fn contest_lasts(&self) -> Duration {
+        self.warmup + self.duration - self.contest_after()
     }
 
     /// A number that two runs share when they are to do the same at the same times.

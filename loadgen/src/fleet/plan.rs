@@ -22,7 +22,7 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(params: &Params) -> Plan {
         let waves = params.claims.div_ceil(params.claimers as u64);
-        let interval = share(params.duration - params.quiet(), 1, waves);
+        let interval = share(params.contest_lasts(), 1, waves);
         Plan { params: params.clone(), interval }
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn params(claimers: usize, claims: u64, seed: u64) -> Params {
         let s = Duration::from_secs;
         let (heartbeat, duration, warmup) = (s(15), s(60), s(15));
-        Params { seats: 100, nodes: 7, heartbeat, claimers, claims, duration, warmup, seed }
+        Params { seats: 100, nodes: 7, heartbeat, claimers, claims, duration, warmup, steady: false, seed }
     }
 
     #[test]
@@ -142,6 +142,12 @@ mod tests {
             }
             assert_eq!(planned as u64, claims);
         }
+    }
+
+    #[test]
+    fn steady_claims_take_the_whole_time() {
+        let plan = Plan::new(&Params { steady: true, ..params(10, 750, 42) });
+        assert_eq!((plan.waves(), plan.at(74)), (75, Duration::from_secs(74)), "warm-up and duration are 75 s");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Whole runs on the memory twin, on a clock that waits for nobody: what a right store comes to, to the last count, and that
 //! each way of lying fails the run under its own name.
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ fn params() -> Params {
         claims: 95,
         duration: S * 60,
         warmup: S * 15,
+        steady: false,
         seed: 42,
     }
 }
@@ -111,6 +113,30 @@ async fn an_interrupted_run_accounts_for_what_was_due_and_for_nothing_else() {
     assert_eq!(fleet.model.anomalies(), Anomalies::default());
     let (last, began, _) = *fleet.parts.entered(env.now()).last().unwrap();
     assert_eq!((last, began.since(start)), ("drain", S * 45));
+}
+
+/// For hours on end: claims go on throughout, for the few seats that were given back, and each of them is won once.
+#[tokio::test(start_paused = true)]
+async fn a_steady_fleet_makes_no_new_seats() {
+    let env = Env::seeded(42);
+    let params = Params { claimers: 8, claims: 8 * 600, duration: S * 585, steady: true, ..params() };
+    let fleet = fleet(&env, params);
+    let written: Arc<Mutex<HashSet<String>>> = Arc::default();
+    let log = written.clone();
+    let store = Faulty::new(Memory::new(env.clone()), env.clone(), move |call: &Call<'_>| {
+        if call.verb == Verb::Put && call.about.contains("contest") {
+            log.lock().insert(format!("{} {}", call.bucket, call.about));
+        }
+        Fault::None
+    });
+    let leases = fleet.open(async |_| Ok::<_, OpenError>(store.clone())).await.unwrap();
+    let ran = fleet.run(&leases, std::future::pending()).await;
+    let came_to = CameTo { seats_held: Some(30), claims_settled: 8 * 600 };
+    assert_eq!((fleet.model.anomalies(), ran.came_to), (Anomalies::default(), came_to));
+    let (claims, warmup) = counts(&fleet, "claim");
+    assert_eq!((claims, warmup), (answered(2 * 585, 6 * 585), answered(2 * 15, 6 * 15)));
+    let written = written.lock();
+    assert!(written.len() <= 2 * 2, "two seats and their counters: {written:?}");
 }
 
 #[tokio::test(start_paused = true)]

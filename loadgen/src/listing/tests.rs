@@ -11,6 +11,7 @@ use engine::store::{Copy, Expect, Put, Values, Write};
 use jiff::Timestamp;
 
 use super::*;
+use crate::histogram::Percentiles;
 use crate::recorder::{Counts, Outcome};
 use crate::report::{Anomalies, Findings, Verdict};
 use crate::scenario::{Scenario, Start};
@@ -99,6 +100,49 @@ async fn at_a_rate_every_write_begins_when_it_is_due_and_the_time_ends_the_run()
     assert!(!listing.recorder.snapshot().iter().any(late));
     let began = listing.parts.began("drain").unwrap().since(listing.parts.began("listing").unwrap());
     assert_eq!(began, S * 10);
+}
+
+/// A thousand writes a second for ten seconds, a millisecond each, through a store that answers nothing for two of them.
+async fn through_a_stall(churn: Churn) -> (u64, Percentiles) {
+    let env = Env::seeded(42);
+    let (start, clock) = (env.now(), env.clone());
+    let (from, to) = (MS * 5_050, MS * 7_050);
+    let stalling = move |call: &Call<'_>| match (call.verb, clock.now().since(start)) {
+        (Verb::Put, now) if now >= from && now < to => Fault::Delay(to + MS - now),
+        (Verb::Put, _) => Fault::Delay(MS),
+        (Verb::Pass, _) => Fault::Delay(S),
+        _ => Fault::None,
+    };
+    let store = Faulty::new(Memory::new(env.clone()), env.clone(), stalling);
+    let (count, duration, strategies) = (None, S * 10, vec![Strategy::Naive]);
+    let params = Params { churned: 1, churn, readers: 1, strategies, count, duration, ..params() };
+    let (listing, ran) = run(&env, params, store, std::future::pending()).await;
+    assert!(ran.brought_up && listing.anomalies() == Anomalies::default());
+    let all = ["write", "remove", "create"].map(|name| counts(&listing, name).0);
+    assert!(all.iter().all(|counts| counts.scheduled == counts.of(Outcome::Ok)), "{all:?}");
+    let write = listing.recorder.snapshot().into_iter().find(|op| op.name == "write").unwrap().measured;
+    let corrected = Percentiles::from(&write.latency(&[Outcome::Ok]).corrected);
+    (all.iter().map(|counts| counts.scheduled).sum(), corrected)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_would_have_asked_during_a_stall_is_in_the_percentiles() {
+    let (scheduled, latency) = through_a_stall("1000/s".parse().unwrap()).await;
+    assert_eq!(scheduled, 10_000);
+    let within = |found: Option<u64>, expected: Duration| {
+        let (found, expected) = (found.unwrap() as f64, expected.as_nanos() as f64);
+        assert!((found / expected - 1.0).abs() < 0.05, "{found} is not {expected}: {latency:?}");
+    };
+    assert!(latency.p50_ns <= Some(2_000_000), "{latency:?}");
+    within(latency.p90_ns, S);
+    within(latency.p99_ns, MS * 1900);
+    within(latency.p99_9_ns, MS * 1990);
+    within(latency.max_ns, S * 2);
+
+    // A closed loop asks once during the stall, and its p99.9 knows nothing of it.
+    let (scheduled, latency) = through_a_stall(Churn::Tight).await;
+    assert!(scheduled < 8_100 && latency.p99_9_ns <= Some(2_000_000), "{scheduled}: {latency:?}");
+    within(latency.max_ns, S * 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,6 +60,8 @@ fn a_stall_is_in_the_corrected_latency_and_not_in_the_service_latency() {
     // The generator was what stood still, and its own lateness says so.
     let lateness = Percentiles::from(&renew.lateness);
     assert_eq!((lateness.count, lateness.p50_ns, lateness.max_ns), (10_000, Some(1_000), Some(2_000_000_000)));
+    // From 2 s down to 1 ms, of two thousand.
+    assert_eq!(recorder.late(), (MS * 2_001_000, 10_000));
 }
 
 #[test]
@@ -81,6 +83,40 @@ fn every_arrival_is_accounted_for() {
     in_flight.finish(Outcome::Ok, origin + S, 1);
     let measured = only(&recorder).measured;
     assert_eq!((measured.counts.in_flight(), measured.requests), (1, 21));
+}
+
+/// Half of all are errors: they are counted and timed apart, and no throughput.
+#[test]
+fn errors_are_no_throughput_and_hurry_no_percentile() {
+    let (recorder, op, origin) = recorder();
+    recorder.measure_from(origin);
+    for i in 0..2000 {
+        let (at, outcome) = (origin + MS * i, if i % 2 == 0 { Outcome::Ok } else { Outcome::Error });
+        let took = if outcome == Outcome::Ok { MS * 20 } else { MS / 10 };
+        op.arrival(at).start(at).finish(outcome, at + took, 1);
+    }
+    let measured = only(&recorder).measured;
+    assert_eq!(measured.counts.outcomes, [1000, 0, 0, 1000]);
+    let definite = Percentiles::from(&measured.latency(&[Outcome::Ok, Outcome::Refused]).corrected);
+    assert_eq!((definite.count, definite.p50_ns), (1000, Some(20_000_000)));
+    let blocks = measured.blocks(S);
+    let answered: u64 = blocks.iter().flat_map(|block| block.latency.values()).sum();
+    assert_eq!((blocks.iter().map(|block| block.ended).sum::<u64>(), answered), (2000, 1000));
+    let seconds = measured.over_time(S);
+    assert_eq!(seconds.iter().map(|point| point.outcomes[Outcome::Ok as usize]).sum::<u64>(), 1000);
+}
+
+/// Instants that go back, which a monotonic clock has none of, would be no negative latency and no panic.
+#[test]
+fn no_latency_is_negative() {
+    let (recorder, op, origin) = recorder();
+    recorder.measure_from(origin);
+    op.arrival(origin + S).start(origin).finish(Outcome::Ok, origin + MS, 1);
+    op.arrival(origin + S).start(origin + S * 2).finish(Outcome::Ok, origin, 1);
+    let measured = only(&recorder).measured;
+    let latency = measured.latency(&[Outcome::Ok]);
+    assert_eq!((latency.corrected.count(), latency.corrected.max()), (2, Some(Duration::ZERO)));
+    assert_eq!((latency.service.max(), measured.lateness.max()), (Some(MS), Some(S)));
 }
 
 #[test]
@@ -125,7 +161,7 @@ fn warm_up_is_counted_apart() {
     assert_eq!(all.measured.counts, all.warmup);
     let corrected = all.measured.latency(&[Outcome::Ok]).corrected;
     assert_eq!((corrected.count(), corrected.max()), (5000, Some(MS)));
-    assert_eq!(all.measured.lateness.count(), 5000);
+    assert_eq!((all.measured.lateness.count(), recorder.late()), (5000, (Duration::ZERO, 10_000)));
     let over_time = all.measured.over_time(S);
     assert_eq!(over_time[..5], [Point::default(); 5], "operations that ended late in the warm-up are not in it");
 }

@@ -41,6 +41,8 @@ pub struct Anomalies {
     pub valve_wrong: u64,
     /// A budget counts less than was acknowledged or more than was sent, or admits what it has no room for.
     pub spend_off: u64,
+    /// A stream of which two brokers held different copies when all was at rest.
+    pub copies_differ: u64,
     /// What became of something could not be found out: an operation never ended, the final listing or a counter had no answer,
     /// or a way of listing or of charging never had one.
     pub ops_unsettled: u64,
@@ -48,7 +50,7 @@ pub struct Anomalies {
 
 impl Anomalies {
     /// Every kind with its count, by its name in the report.
-    pub fn each(&self) -> [(&'static str, u64); 18] {
+    pub fn each(&self) -> [(&'static str, u64); 19] {
         [
             ("double_holders", self.double_holders),
             ("epochs_reused", self.epochs_reused),
@@ -67,6 +69,7 @@ impl Anomalies {
             ("records_wrong", self.records_wrong),
             ("valve_wrong", self.valve_wrong),
             ("spend_off", self.spend_off),
+            ("copies_differ", self.copies_differ),
             ("ops_unsettled", self.ops_unsettled),
         ]
     }

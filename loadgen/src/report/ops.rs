@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::blocks::Block;
 use crate::histogram::{Percentiles, nanos};
 use crate::recorder::{Counts, Latency, Outcome, Snapshot};
 
@@ -19,6 +20,8 @@ pub struct Measurements {
     pub series_interval_ns: u64,
     /// The operations over time, without intervals in which nothing ended.
     pub series: Vec<SeriesPoint>,
+    /// The width of the operations' `blocks`.
+    pub block_ns: u64,
 }
 
 /// How many operations reached which state. `scheduled = started + dropped`, and
@@ -62,6 +65,56 @@ pub struct Operation {
     pub latency_unknown: Columns,
     /// Of errors.
     pub latency_errors: Columns,
+    /// The operation in blocks of time, without those in which nothing ended: what two runs are compared by.
+    pub blocks: Vec<TimeBlock>,
+}
+
+/// What ended in a block of time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeBlock {
+    /// When it began.
+    pub t_ns: u64,
+    /// How many ended in it, in whichever way.
+    pub ended: u64,
+    /// Requests to the broker that they took.
+    pub requests: u64,
+    /// The corrected latencies of definite answers.
+    pub latency_us: Distribution,
+}
+
+/// How many values lie in each bucket, by its top; as text `127:3 131:9`, the tops going up. See [`crate::blocks::bucket`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Distribution(pub BTreeMap<u64, u64>);
+
+impl From<Distribution> for String {
+    fn from(distribution: Distribution) -> String {
+        let pairs = distribution.0.iter().map(|(top, count)| format!("{top}:{count}"));
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl TryFrom<String> for Distribution {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Distribution, String> {
+        let pair = |pair: &str| {
+            let (top, count) = pair.split_once(':')?;
+            Some((top.parse().ok()?, count.parse().ok().filter(|count| *count > 0)?))
+        };
+        let mut counts = BTreeMap::new();
+        for word in text.split_ascii_whitespace() {
+            let rule =
+                || format!("`{word}` is no bucket: its top, a colon and a count are expected, and tops that go up");
+            let (top, count) = pair(word).ok_or_else(rule)?;
+            if counts.last_key_value().is_some_and(|(last, _)| *last >= top) {
+                return Err(rule());
+            }
+            counts.insert(top, count);
+        }
+        Ok(Distribution(counts))
+    }
 }
 
 /// A stretch of time.
@@ -132,11 +185,13 @@ impl Measurements {
                 }
             }
         }
+        let width = snapshot.iter().map(|op| op.measured.block_width()).max().unwrap_or(Duration::from_secs(1));
         Measurements {
-            ops: snapshot.iter().map(|op| (op.name.to_owned(), Operation::from(op))).collect(),
+            ops: snapshot.iter().map(|op| (op.name.to_owned(), Operation::of(op, width))).collect(),
             warmup: snapshot.iter().map(|op| (op.name.to_owned(), Arrivals::from(op.warmup))).collect(),
             series_interval_ns: nanos(interval),
             series: points.into_iter().map(|(t_ns, ops)| SeriesPoint { t_ns, ops }).collect(),
+            block_ns: nanos(width),
         }
     }
 }
@@ -163,8 +218,8 @@ impl From<&Latency> for Columns {
     }
 }
 
-impl From<&Snapshot> for Operation {
-    fn from(op: &Snapshot) -> Operation {
+impl Operation {
+    fn of(op: &Snapshot, width: Duration) -> Operation {
         let measured = &op.measured;
         let columns = |outcomes: &[Outcome]| Columns::from(&measured.latency(outcomes));
         let lateness = Percentiles::from(&measured.lateness);
@@ -189,6 +244,18 @@ impl From<&Snapshot> for Operation {
             latency_refused: columns(&[Outcome::Refused]),
             latency_unknown: columns(&[Outcome::Unknown]),
             latency_errors: columns(&[Outcome::Error]),
+            blocks: blocks(measured.blocks(width), width),
         }
     }
+}
+
+fn blocks(blocks: Vec<Block>, width: Duration) -> Vec<TimeBlock> {
+    let met = (0..).zip(blocks).filter(|(_, block)| block.ended > 0);
+    let block = |(index, Block { ended, requests, latency }): (u64, Block)| TimeBlock {
+        t_ns: index * nanos(width),
+        ended,
+        requests,
+        latency_us: Distribution(latency),
+    };
+    met.map(block).collect()
 }

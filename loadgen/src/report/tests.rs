@@ -42,8 +42,13 @@ pub(crate) fn full(anomalies: Anomalies) -> Report {
         cpu_percent_mean: Some(cpu),
         rss_bytes_max: Some(67_100_000),
         series: vec![
-            UsagePoint { t_ns: 0, cpu_percent: None, rss_bytes: 60_000_000 },
-            UsagePoint { t_ns: 1_000_000_000, cpu_percent: Some(cpu), rss_bytes: 67_100_000 },
+            UsagePoint { t_ns: 0, cpu_percent: None, rss_bytes: 60_000_000, disk_written_bytes: None },
+            UsagePoint {
+                t_ns: 1_000_000_000,
+                cpu_percent: Some(cpu),
+                rss_bytes: 67_100_000,
+                disk_written_bytes: Some(4096),
+            },
         ],
     };
     Report {
@@ -92,13 +97,19 @@ pub(crate) fn full(anomalies: Anomalies) -> Report {
             Server { name: "n2".to_owned(), usage: usage(102, 18.0) },
             Server { name: "n3".to_owned(), usage: Usage::default() },
         ],
-        own: Own { usage: usage(100, 3.8), stalls: Stalls { count: 0, total_ns: 0, longest_ns: 0 } },
+        own: Own {
+            usage: usage(100, 3.8),
+            other_cpu_percent: Some(10.0),
+            stalls: Stalls { count: 0, total_ns: 0, longest_ns: 0 },
+        },
         faults: vec![Fault {
             t_ns: 10_000_000_000,
             kind: "kill".to_owned(),
             server: "n2".to_owned(),
             detail: "killed by signal 9".to_owned(),
         }],
+        slos: Vec::new(),
+        trends: Vec::new(),
     }
 }
 
@@ -131,6 +142,11 @@ fn every_count_of_the_recorder_is_in_the_report() {
     assert_eq!((release.arrivals, release.requests_per_op), (Arrivals::default(), None));
     assert_eq!(release.latency.corrected.max_ns, None);
     let series = &report.measurements.series;
+    let blocks = &renew.blocks;
+    let ended: u64 = blocks.iter().map(|block| block.ended).sum();
+    let answered: u64 = blocks.iter().flat_map(|block| block.latency_us.0.values()).sum();
+    assert_eq!((ended, answered), (6000, 5844 + 59));
+    assert!(blocks.iter().all(|block| block.t_ns % report.measurements.block_ns == 0 && block.requests == block.ended));
     assert_eq!(series.iter().filter_map(|point| point.ops.get("renew")).map(|op| op.ok).sum::<u64>(), 5844);
     assert!(series.iter().all(|point| point.t_ns % report.measurements.series_interval_ns == 0));
 }
@@ -163,6 +179,18 @@ fn a_report_is_replaced_whole_and_read_back_the_same() {
             "report.json"
         ]
     );
+}
+
+#[test]
+fn a_distribution_is_read_as_it_was_written_and_no_other_way() {
+    let read = |text: &str| serde_json::from_value::<Distribution>(text.into());
+    for text in ["", "1:1", "127:3 131:9"] {
+        assert_eq!(serde_json::to_value(read(text).unwrap()).unwrap(), text);
+    }
+    for text in ["127", "127:", ":3", "127:0", "127:-3", "131:9 127:3", "127:3 127:3", "127:3,131:9"] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains("is no bucket"), "{text}: {error}");
+    }
 }
 
 #[test]

@@ -142,7 +142,7 @@ async fn standing_still_itself_it_tells_so_and_blames_nobody() {
 
 #[tokio::test]
 async fn a_signal_ends_it_in_order_with_a_report_of_what_was() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
         let mut running = start(&format!("{SMALL} --duration 60s"));
         running.until(" quiet ");
         running.until(" quiet ");

@@ -123,6 +123,11 @@ impl Ended {
         report(self.dir.path()).unwrap_or_else(|| panic!("no report:\n{}", self.stderr))
     }
 
+    /// Where its report lies.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("report/report.json")
+    }
+
     /// What stands in the directory of the report.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         std::fs::read_dir(self.dir.path().join("report")).unwrap().map(|entry| entry.unwrap().path()).collect()
@@ -206,6 +211,7 @@ pub(crate) fn no_anomaly(report: &Value) {
         "records_wrong",
         "valve_wrong",
         "spend_off",
+        "copies_differ",
         "ops_unsettled",
     ];
     let none: serde_json::Map<String, Value> = kinds.map(|kind| (kind.to_owned(), 0.into())).into_iter().collect();

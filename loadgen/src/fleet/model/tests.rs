@@ -266,3 +266,23 @@ async fn only_what_lasts_throughout_must_be_listed() {
     assert_eq!(world.model.held("node:", start + S * 3), 1);
     world.found(Anomalies::default());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_ended_long_ago_is_let_go_and_the_last_epoch_never_is() {
+    let world = World::new();
+    let store = world.store().await;
+    for minute in 0..100 {
+        let lease = world.claim(&store, "seat:a", &format!("owner-{minute}")).await;
+        world.granted(&lease);
+        world.model.releasing(&lease, world.env.now());
+        assert_eq!(store.release(&lease).await.unwrap(), Release::Released);
+        world.model.released(&lease);
+        world.pass(S * 60).await;
+    }
+    let kept = world.model.inner.lock().resources["seat:a"].tenures.len();
+    assert!((10..=12).contains(&kept), "{kept}");
+    world.pass(S * 3600).await;
+    let (_other, old) = world.lease("late", 3).await;
+    world.granted(&old);
+    assert_eq!(world.model.anomalies().epochs_reused, 1);
+}

@@ -1,0 +1,216 @@
+//! `loadgen soak`: the fleet's workload for a long time, and whether anything grows that should not.
+//!
+//! The load is the same from the warm-up to the end: heartbeats, listings, and claims for seats that were given back. So the
+//! memory, files, tasks and lateness of the generator, and of each broker the memory, files, subscriptions, consumers,
+//! messages and how far its copies are behind, have to stay where they were when the warm-up was over. Each is looked at
+//! once a second and judged by its trend (see [`trend`]); a series that rises, or that there is too little of, fails
+//! the soak. When all is at rest, every broker's copy of every stream has to be the same.
+//!
+//! It starts its own brokers: it looks at their processes, and asks over their system account.
+
+mod args;
+mod members;
+mod series;
+pub mod trend;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use engine::broker::Member;
+use engine::env::Mono;
+use engine::store::nats::Nats;
+use serde_json::Value;
+
+use crate::fleet::{CameTo, Fleet, Params};
+use crate::histogram::nanos;
+use crate::recorder::Recorder;
+use crate::report::{Anomalies, BringUp, Report};
+use crate::sampler::Reading;
+use crate::scenario::{Parts, Ran, Scenario, Start};
+use crate::target::{Target, Unavailable};
+use members::Members;
+use series::{BEHIND, CONSUMERS, FILES, GENERATOR, LATENESS, MEMORY, MESSAGES, SUBSCRIPTIONS, TASKS, Watched};
+
+pub use args::SoakArgs;
+pub use trend::Trend;
+
+/// From one look to the next.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long copies may take to be the same once nothing is written any more.
+const AT_REST: Duration = Duration::from_secs(30);
+
+/// A soak.
+pub struct Soak {
+    fleet: Fleet,
+    origin: Mono,
+    watched: Watched,
+    /// Streams whose copies differ when all is at rest.
+    differing: AtomicU64,
+    /// Brokers that did not answer then.
+    silent: AtomicU64,
+}
+
+impl Soak {
+    fn since(&self, at: Mono) -> Duration {
+        at.since(self.origin)
+    }
+
+    /// Looks at everything once a second.
+    async fn watch(&self, members: &[Member], asked: &Members) -> Infallible {
+        let (env, recorder) = (&self.fleet.env, &self.fleet.recorder);
+        let mut before = recorder.late();
+        loop {
+            let now = env.now();
+            let at = self.since(now);
+            let late = recorder.late();
+            self.watch_process(GENERATOR, std::process::id(), at);
+            let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            self.watched.point(GENERATOR, TASKS, at, tasks as f64);
+            // A second in which nothing began has no lateness.
+            if late.1 > before.1 {
+                let mean = nanos(late.0.saturating_sub(before.0)) as f64 / (late.1 - before.1) as f64;
+                self.watched.point(GENERATOR, LATENESS, at, mean);
+            }
+            before = late;
+            for member in members {
+                if let Some(pid) = member.pid() {
+                    self.watch_process(member.name(), pid, at);
+                }
+            }
+            let states = asked.states(running(members)).await;
+            for (name, state) in &states {
+                let messages: u64 = state.streams.values().map(|held| held.messages).sum();
+                let behind = members::behind(&states, name);
+                for (what, value) in [
+                    (CONSUMERS, state.consumers),
+                    (SUBSCRIPTIONS, state.subscriptions),
+                    (MESSAGES, messages),
+                    (BEHIND, behind),
+                ] {
+                    self.watched.point(name, what, at, value as f64);
+                }
+            }
+            env.sleep_until(now + PERIOD).await;
+        }
+    }
+
+    /// Memory and open files of a process; of one that cannot be looked at there are no points.
+    fn watch_process(&self, name: &str, pid: u32, at: Duration) {
+        if let Some(reading) = Reading::of(pid) {
+            let bytes = reading.rss_pages * rustix::param::page_size() as u64;
+            self.watched.point(name, MEMORY, at, bytes as f64);
+        }
+        if let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) {
+            self.watched.point(name, FILES, at, files.count() as f64);
+        }
+    }
+
+    /// Waits until every broker's copy of every stream is the same.
+    async fn settle(&self, members: &[Member], asked: &Members) {
+        let env = &self.fleet.env;
+        let until = env.now() + AT_REST;
+        loop {
+            let of = running(members);
+            let states = asked.states(of).await;
+            let (differing, silent) = (members::differing(&states), of.saturating_sub(states.len()) as u64);
+            if differing + silent == 0 {
+                return;
+            }
+            if env.now() >= until {
+                tracing::error!(differing, silent, ?states, "copies_differ");
+                self.differing.store(differing, Ordering::Relaxed);
+                self.silent.store(silent, Ordering::Relaxed);
+                return;
+            }
+            env.sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+fn running(members: &[Member]) -> usize {
+    members.iter().filter(|member| member.is_running()).count()
+}
+
+impl Scenario for Soak {
+    const NAME: &'static str = "soak";
+    const CLIENTS: &'static str = Fleet::CLIENTS;
+    const MEASURED_FROM: &'static str = Fleet::MEASURED_FROM;
+
+    type Params = Params;
+    type CameTo = CameTo;
+
+    fn clients(params: &Params) -> usize {
+        Fleet::clients(params)
+    }
+
+    fn schedule_digest(params: &Params) -> Option<u64> {
+        Fleet::schedule_digest(params)
+    }
+
+    fn new(params: Params, start: Start) -> Soak {
+        let origin = start.origin;
+        let (watched, differing, silent) = (Watched::default(), AtomicU64::new(0), AtomicU64::new(0));
+        Soak { fleet: Fleet::new(params, start), origin, watched, differing, silent }
+    }
+
+    async fn open_and_run(
+        &self,
+        target: &Target,
+        first: &Nats,
+        interrupt: impl Future<Output = ()>,
+    ) -> Result<Ran<CameTo>, Unavailable> {
+        let (members, system) = target.members().ok_or(Unavailable::NotOurs)?;
+        self.watched.expect(members.iter().map(Member::name));
+        let asked = Members::connect(&self.fleet.env, system).await?;
+        let ran = tokio::select! {
+            ran = Box::pin(self.fleet.open_and_run(target, first, interrupt)) => ran?,
+            never = self.watch(members, &asked) => match never {},
+        };
+        if !ran.interrupted {
+            self.settle(members, &asked).await;
+        }
+        Ok(ran)
+    }
+
+    fn buckets(&self) -> Vec<String> {
+        self.fleet.buckets()
+    }
+
+    fn recorder(&self) -> &Recorder {
+        self.fleet.recorder()
+    }
+
+    fn parts(&self) -> &Parts {
+        self.fleet.parts()
+    }
+
+    fn anomalies(&self) -> Anomalies {
+        let mut found = self.fleet.anomalies();
+        found.copies_differ += self.differing.load(Ordering::Relaxed);
+        found.ops_unsettled += self.silent.load(Ordering::Relaxed);
+        found
+    }
+
+    fn params(&self, came_to: &CameTo) -> Vec<(&'static str, Value)> {
+        self.fleet.params(came_to)
+    }
+
+    fn bring_up(&self) -> Option<BringUp> {
+        self.fleet.bring_up()
+    }
+
+    fn progress(&self, part: &str) -> Option<String> {
+        self.fleet.progress(part)
+    }
+
+    fn remarks(report: &Report) -> Vec<String> {
+        let failing = report.trends.iter().filter(|trend| trend.fails());
+        failing.map(Trend::to_string).chain(Fleet::remarks(report)).collect()
+    }
+
+    fn trends(&self, from: Mono, to: Mono) -> Vec<Trend> {
+        self.watched.trends(self.since(from), self.since(to))
+    }
+}

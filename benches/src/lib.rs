@@ -1,11 +1,25 @@
-//! What it costs: criterion benches of the pure code, and of the leases over the memory twin.
+//! What it costs: the pure paths, the operations over brokers, and the gates that hold both.
 //!
-//! `cargo bench -p benches` prints; nothing is asserted, because a wall clock on a shared machine proves nothing. What an
-//! operation asks of a broker is counted elsewhere, exactly, and what it takes there is the load generator's business. The
-//! benches stand in `benches/benches`; this is what they share: data of the size and the shape that a fleet has.
+//! - [`paths`] is the one list of what is measured without a broker; criterion, the instruction counts and the gate take it
+//!   from there.
+//! - [`baseline`] reads and writes what is checked in; [`judge`] decides from samples, [`instructions`] from counts.
+//! - Beside them stands data of the size and the shape that a fleet has.
+//!
+//! `docs/benches.md` says what each gate holds, how to read it and how to update it.
+
+pub mod baseline;
+pub mod instructions;
+pub mod judge;
+pub mod operations;
+pub mod paths;
+pub mod sampling;
+pub mod work;
 
 use coordproto::key::Resource;
+use coordproto::record::budget::{BudgetRecord, LastWrite, Spend};
 use coordproto::record::lease::LeaseRecord;
+use coordproto::window::ByPeriod;
+use jiff::{SignedDuration, Timestamp};
 
 /// The resource of seat number `n`.
 ///
@@ -28,6 +42,38 @@ pub fn record() -> LeaseRecord {
         meta: None,
         acquired_at: "2026-01-02T03:04:05.678Z".parse().ok(),
     }
+}
+
+/// The record of a company that so many nodes charge.
+pub fn budget(writers: u64) -> BudgetRecord {
+    let at = Timestamp::from_second(1_767_323_000).expect("an instant of 2026");
+    let spend = |label: &str| Spend::none(label.parse().expect("a label"));
+    let mut slots = ByPeriod { day: spend("2026-01-02"), week: spend("2026-W01"), month: spend("2026-01") };
+    (slots.day.spent, slots.week.spent, slots.month.spent) = (12_345, 123_456, 1_234_567);
+    let written = |n| at.checked_sub(SignedDuration::from_secs(n as i64)).expect("an instant of 2026");
+    let write = |n| LastWrite {
+        writer: format!("n{n:03}:9f86d081884c7d65"),
+        batch: 7 + n,
+        over: 1_234_000 + n,
+        at: written(n),
+    };
+    BudgetRecord {
+        slots,
+        writes: (0..writers).map(write).collect(),
+        forgotten: Some(1_233_000),
+        newer: Default::default(),
+    }
+}
+
+/// A leader's reply to a read of seat number 42.
+pub fn leader_reply() -> String {
+    let headers =
+        base64_simd::STANDARD.encode_to_string("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 1234566\r\n\r\n");
+    let data = base64_simd::STANDARD.encode_to_string(record().encode());
+    let subject = subject(42);
+    format!(
+        r#"{{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","message":{{"subject":"{subject}","seq":1234567,"hdrs":"{headers}","data":"{data}","time":"2026-01-02T03:04:05.148754874Z"}}}}"#
+    )
 }
 
 /// The subject of seat number `n` in the bucket `crewlet_leases`.

@@ -8,10 +8,13 @@
 mod bench;
 mod brokers;
 pub mod cases;
+pub mod exact;
 mod fixture;
 mod links;
 mod rows;
+mod watched;
 
 pub use brokers::Brokers;
 pub use fixture::{Fixture, class, eventually, held, list, refused, resource, terms, watch};
 pub use links::Links;
+pub use watched::Watched;

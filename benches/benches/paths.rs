@@ -1,8 +1,10 @@
-//! Claims, renewals and releases over the memory twin: what the engine itself takes, without a broker.
+//! The pure paths by criterion, and the leases over the memory twin: what the engine itself takes, without a broker.
 
 use std::hint::black_box;
 use std::time::Duration;
 
+use benches::paths::ALL;
+use benches::seat;
 use coordproto::lease::Terms;
 use criterion::{Criterion, criterion_group, criterion_main};
 use engine::env::Env;
@@ -13,15 +15,30 @@ use tokio::runtime::{Builder, Runtime};
 /// Seats held beside the one that is claimed.
 const HELD: usize = 100;
 
+/// A TTL that outlasts the bench.
+const TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn paths(c: &mut Criterion) {
+    let env = Env::seeded(1);
+    for path in ALL {
+        let mut work = path.warm();
+        c.bench_function(path.name, |b| {
+            b.iter_custom(|times| {
+                work.prepare(usize::try_from(times).expect("a machine that counts so far"));
+                let began = env.now();
+                work.run();
+                env.now().since(began)
+            });
+        });
+    }
+}
+
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// A TTL that outlasts the bench.
-const TTL: Duration = Duration::from_secs(24 * 60 * 60);
-
 async fn held(leases: &Leases<Memory>, n: usize) -> Lease {
-    let terms = Terms::new(benches::seat(n), "n007:9f86d081884c7d65", TTL);
+    let terms = Terms::new(seat(n), "n007:9f86d081884c7d65", TTL);
     match leases.claim(&terms).await {
         Ok(Claim::Held(lease)) => lease,
         other => panic!("seat {n} was not granted: {other:?}"),
@@ -65,5 +82,10 @@ fn tenures(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(leases, tenures);
-criterion_main!(leases);
+/// Short, since what decides is the gate.
+fn quick() -> Criterion {
+    Criterion::default().warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1))
+}
+
+criterion_group!(name = every; config = quick(); targets = paths, tenures);
+criterion_main!(every);

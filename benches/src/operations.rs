@@ -1,0 +1,222 @@
+//! The operations of a node over real brokers, each from a stand that holds what a node holds.
+
+use std::time::Duration;
+
+use async_nats::Client;
+use bytes::Bytes;
+use coordproto::api::requests::Storage;
+use coordproto::key::{Class, Resource};
+use coordproto::lease::Terms;
+use coordproto::slot::{LEASES, Retention};
+use coordproto::window::Windows;
+use engine::broker::{Cluster, Settings};
+use engine::env::Env;
+use engine::jetstream::{Jetstream, Options};
+use engine::lease::{Claim, Config, Lease, Leases, Release, Renew};
+use engine::slots;
+use engine::slots::budgets::{Budgets, Caps};
+use engine::store::nats::{Nats, NatsBucket};
+use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
+use jiff::Timestamp;
+
+use crate::paths::{instant, windows};
+use crate::seat;
+
+/// Seats that are held, renewed and listed.
+pub const SEATS: usize = 100;
+
+/// A TTL that no run outlasts.
+const TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often an operation's requests are counted.
+const COUNTED: usize = 8;
+
+const OWNER: &str = "n007:9f86d081884c7d65";
+
+/// What is asked of the brokers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// One publish through the client library and nothing else: what the others are held against.
+    Floor,
+    /// A claim of a free seat, and its release.
+    Claim,
+    /// A renewal.
+    Renew,
+    /// A renewal of every seat at once.
+    Burst,
+    /// Every seat, certified by the leader.
+    ListLeader,
+    /// A renewal, and every seat, proved by it.
+    ListQuorum,
+    /// A charge of a seat and its company.
+    Charge,
+    /// A write over a revision.
+    Put,
+    /// A leader's read.
+    Get,
+}
+
+impl Operation {
+    /// Every operation, the floor apart.
+    pub const ALL: [Operation; 8] = [
+        Operation::Claim,
+        Operation::Renew,
+        Operation::Burst,
+        Operation::ListLeader,
+        Operation::ListQuorum,
+        Operation::Charge,
+        Operation::Put,
+        Operation::Get,
+    ];
+
+    /// What every table calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Floor => "a bare publish",
+            Operation::Claim => "claim and release a seat",
+            Operation::Renew => "renew a seat",
+            Operation::Burst => "renew 100 seats in a burst",
+            Operation::ListLeader => "list 100 seats, certified by the leader",
+            Operation::ListQuorum => "renew, and list 100 seats, proved by it",
+            Operation::Charge => "charge a seat and its company",
+            Operation::Put => "put a record",
+            Operation::Get => "get a record",
+        }
+    }
+}
+
+/// Brokers, and a node's connection to them that holds some seats.
+pub struct Stand {
+    jetstream: Jetstream,
+    leases: Leases<Nats>,
+    held: Vec<Lease>,
+    free: Resource,
+    budgets: Budgets<Nats>,
+    windows: Windows,
+    now: Timestamp,
+    bucket: NatsBucket,
+    record: Resource,
+    revision: u64,
+    bare: Client,
+    bare_subject: String,
+    // Last, so that the connections end before it.
+    _cluster: Cluster,
+}
+
+impl Stand {
+    /// Starts that many brokers, and claims the seats.
+    ///
+    /// # Panics
+    /// When that fails: there is nothing to measure then.
+    pub async fn open(members: u8) -> Stand {
+        let env = Env::seeded(1);
+        let cluster = Cluster::start(Settings::new(members), env.clone()).await.expect("the brokers start");
+        let access = cluster.access();
+        let options = async || access.connect_options().await.expect("credentials");
+        let bare = options().await.connect(access.urls()).await.expect("connected");
+        let named = Options::named("bench");
+        let jetstream = Box::pin(Jetstream::connect(env.clone(), access.urls(), options().await, named)).await;
+        let jetstream = jetstream.expect("connected");
+        let store = Nats::new(jetstream.clone(), Storage::File);
+        let config = Config { lease_ttl: TTL, replicas: members, ..Config::default() };
+        let leases = Leases::open(env, &store, &config).await.expect("the buckets open");
+        let settings =
+            slots::Settings { prefix: config.prefix.clone(), replicas: members, retention: Retention::default() };
+        let budgets = Budgets::open(&store, &settings).await.expect("the bucket opens");
+        let spec = BucketSpec::of(&LEASES, &config.prefix, TTL, members);
+        let bucket = store.open(&spec).await.expect("the bucket opens");
+        let mut stand = Stand {
+            held: Vec::with_capacity(SEATS),
+            free: seat(SEATS),
+            windows: windows(),
+            now: instant(),
+            record: Resource::parse("other:record").expect("a good name"),
+            revision: 0,
+            bare,
+            bare_subject: format!("$KV.{}.other.bare", bucket.name()),
+            jetstream,
+            leases,
+            budgets,
+            bucket,
+            _cluster: cluster,
+        };
+        for n in 0..SEATS {
+            let lease = stand.claim(seat(n)).await;
+            stand.held.push(lease);
+        }
+        stand.put().await;
+        stand
+    }
+
+    /// Does an operation once.
+    ///
+    /// # Panics
+    /// When it has no answer, or not the one that it must have.
+    pub async fn once(&mut self, operation: Operation) {
+        match operation {
+            Operation::Floor => {
+                let value = Bytes::from_static(
+                    b"a value of a hundred bytes or so, as most records are when they are written over and over again",
+                );
+                let reply = self.bare.request(self.bare_subject.clone(), value).await.expect("acknowledged");
+                assert!(reply.payload.starts_with(b"{\"stream\":"), "{reply:?}");
+            }
+            Operation::Claim => {
+                let lease = self.claim(self.free.clone()).await;
+                assert_eq!(self.leases.release(&lease).await, Ok(Release::Released));
+            }
+            Operation::Renew => assert_eq!(self.leases.renew(&mut self.held[0]).await, Ok(Renew::Extended)),
+            Operation::Burst => {
+                let renewals = self.leases.renew_all(&mut self.held).await;
+                assert!(renewals.iter().all(|renewal| renewal.answer == Ok(Renew::Extended)));
+            }
+            Operation::ListLeader => self.list(&Certified::Leader).await,
+            Operation::ListQuorum => {
+                assert_eq!(self.leases.renew(&mut self.held[0]).await, Ok(Renew::Extended));
+                self.list(&Certified::Quorum(self.leases.barrier(&self.held[0]))).await;
+            }
+            Operation::Charge => {
+                let charge = self.budgets.charge("alpha", 1_234, &self.windows, &Caps::default(), self.now).await;
+                assert!(charge.is_ok(), "{charge:?}");
+            }
+            Operation::Put => self.put().await,
+            Operation::Get => {
+                let found = self.bucket.get(self.record.key()).await;
+                assert!(matches!(found, Ok(Some(_))), "{found:?}");
+            }
+        }
+    }
+
+    /// The requests of one operation: all of the connection's, since some are made by other tasks on its behalf; and the
+    /// fewest of some, since a member that is behind is asked beside another one.
+    pub async fn requests(&mut self, operation: Operation) -> u64 {
+        let mut fewest = u64::MAX;
+        for _ in 0..COUNTED {
+            let before = self.jetstream.stats();
+            self.once(operation).await;
+            fewest = fewest.min(self.jetstream.stats().since(&before).total());
+        }
+        fewest
+    }
+
+    async fn claim(&self, resource: Resource) -> Lease {
+        match self.leases.claim(&Terms::new(resource, OWNER, TTL)).await {
+            Ok(Claim::Held(lease)) => lease,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    async fn list(&self, certified: &Certified) {
+        // What the claims of the free seat leave behind is looked at too.
+        let listed = self.leases.list(&Class::seat(), certified).await;
+        assert_eq!(listed.map(|listed| listed.len()), Ok(SEATS));
+    }
+
+    async fn put(&mut self) {
+        let value = Write::Value(Bytes::from_static(b"a value"));
+        match self.bucket.put(self.record.key(), value, Expect::At(self.revision)).await {
+            Ok(Put::Stored(revision)) => self.revision = revision,
+            other => panic!("not stored: {other:?}"),
+        }
+    }
+}

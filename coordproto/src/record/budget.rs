@@ -229,11 +229,12 @@ impl BudgetRecord {
     }
 
     /// The writers whose last write is older than `writer`'s, and yet so new that they race for the record, the oldest first.
-    /// Those who want to write now have waited longer than `writer` has. Empty where the record has no write of `writer`.
-    pub fn before<'a>(&'a self, writer: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    /// Those who want to write now have waited longer than `writer` has. Empty where the record has no write of `writer`. A
+    /// clock that is ahead of the asker's, `now`, makes nobody else old.
+    pub fn before<'a>(&'a self, writer: &str, now: Timestamp) -> impl Iterator<Item = &'a str> + use<'a> {
         let own = self.writes.iter().position(|write| write.writer == writer).unwrap_or_default();
         let newest = self.writes.iter().map(|write| write.at).max().unwrap_or(Timestamp::MIN);
-        let since = newest.saturating_sub(RACING).unwrap_or(Timestamp::MIN);
+        let since = newest.min(now).saturating_sub(RACING).unwrap_or(Timestamp::MIN);
         self.writes[..own].iter().filter(move |write| write.at >= since).map(|write| &*write.writer)
     }
 

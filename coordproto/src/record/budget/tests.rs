@@ -234,7 +234,8 @@ fn who_landed_longest_ago_is_first_and_who_is_long_gone_races_no_more() {
     for (n, (writer, second)) in [("gone", 0), ("a", 13), ("b", 14), ("late", 3), ("c", 15)].into_iter().enumerate() {
         record.sign(writer, 1, n as u64, at(second));
     }
-    let before = |record: &BudgetRecord, writer: &str| record.before(writer).map(str::to_owned).collect::<Vec<_>>();
+    let before =
+        |record: &BudgetRecord, writer: &str| record.before(writer, at(15)).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(before(&record, "c"), ["a", "b"]);
     assert_eq!(before(&record, "b"), ["a"]);
     assert_eq!(before(&record, "a"), [] as [&str; 0]);
@@ -242,4 +243,7 @@ fn who_landed_longest_ago_is_first_and_who_is_long_gone_races_no_more() {
     record.sign("a", 2, 9, at(15));
     assert_eq!(before(&record, "b"), [] as [&str; 0]);
     assert_eq!(before(&record, "a"), ["b", "c"]);
+    record.sign("ahead", 1, 10, at(60));
+    record.sign("a", 3, 11, at(15));
+    assert_eq!(before(&record, "a"), ["b", "c", "ahead"], "one clock that is ahead makes nobody else old");
 }

@@ -89,7 +89,7 @@ impl<B: Bucket> Batch<'_, B> {
                     return Err(unknown.clone());
                 }
                 send = true;
-                match self.next(&attempt, known, doubt.as_ref()).await {
+                match self.next(&attempt, known, doubt.as_ref(), by).await {
                     Ok(Next::Same) => {}
                     Ok(Next::Landed) => return Ok(Landed { answers: attempt.answers, met: true }),
                     Ok(Next::Judged(next)) => (known, attempt, doubt) = (known.max(next.over), next, None),
@@ -133,14 +133,20 @@ impl<B: Bucket> Batch<'_, B> {
         Err(doubt.map_or(contended, |(unknown, _)| unknown))
     }
 
-    /// What the record says of the last attempt.
-    async fn next(&self, attempt: &Attempt, known: u64, doubt: Option<&Doubt>) -> Result<Next, Unknown> {
+    /// What the record says of the last attempt. Turns are waited for until `courtesy`, over all attempts.
+    async fn next(
+        &self,
+        attempt: &Attempt,
+        known: u64,
+        doubt: Option<&Doubt>,
+        courtesy: Mono,
+    ) -> Result<Next, Unknown> {
         let by = doubt.map_or_else(|| self.bucket.deadline(), |(_, until)| *until);
         let found = self.bucket.read(self.key, by).await?;
         let revision = found.as_ref().map_or(0, |version| version.revision);
         if doubt.is_none() && revision >= known {
             // Lost for good. Where nothing was found, only a write that expects nothing decides whether it is gone.
-            let turn = self.turns.wait(self.bucket, self.key, found, by).await?;
+            let turn = self.turns.wait(self.bucket, self.key, found, courtesy).await?;
             return self.judge(turn.found).map(Next::Judged);
         }
         if revision == attempt.over && revision >= known {

@@ -240,7 +240,8 @@ mod tests {
         let spec = BucketSpec { name: "b".into(), age: None, raise_age: false, replicas: 1 };
         let (bucket, key) = (Memory::new(env.clone()).open(&spec).await.unwrap(), Key::parse("org").unwrap());
         let record = written_by_many(&env);
-        bucket.put(&key, Write::Value(record.encode()), Expect::Any).await.unwrap();
+        let put = bucket.put(&key, Write::Value(record.encode()), Expect::Any).await.unwrap();
+        assert!(matches!(put, Put::Stored(_)));
         let found = bucket.read(&key, bucket.deadline()).await.unwrap();
         let (turns, began) = (Turns::new("own".into()), env.now());
         for wait in [Duration::ZERO, MS * 5] {

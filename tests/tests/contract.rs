@@ -291,6 +291,7 @@ contract! {
         an_operation_is_open_until_it_is_closed
         of_many_at_one_operation_one_is_heard
         an_admission_is_forgotten_by_its_own_run
+        a_run_that_was_admitted_anew_is_forgotten
         of_many_runs_one_is_admitted_and_forgotten_once
         an_acknowledgement_is_for_one_operation
         a_position_that_cannot_be_read_fails_its_class

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::answer::{BadArgument, Cause, Error, Unknown};
 use coordproto::key::{Filter, Key};
 use coordproto::listing::{Index, Version};
 use jiff::Timestamp;
@@ -40,6 +40,8 @@ pub enum Fault {
     Before,
     /// A write loses because another to its key is under way. Nobody has looked at what it expects.
     InProcess,
+    /// A write is more than the broker takes, which was configured to take hardly anything. Nothing is sent.
+    TooLarge,
     /// A pass says after that many deliveries that nothing is pending.
     Split(usize),
     /// A pass delivers that many, and nothing more.
@@ -196,6 +198,7 @@ impl<B: Bucket> Faulty<B> {
             | Fault::Stale
             | Fault::Before
             | Fault::InProcess
+            | Fault::TooLarge
             | Fault::Split(_)
             | Fault::Silent(_)
             | Fault::Broken(_)
@@ -298,6 +301,7 @@ impl<B: Bucket> Bucket for Faulty<B> {
             }
             Fault::Delay(wait) => self.script.env.sleep(wait).await,
             Fault::InProcess => return Ok(Put::Lost(Race::InProcess)),
+            Fault::TooLarge => return Err(BadArgument::new("value", resource(), "the broker takes less").into()),
             Fault::Before | Fault::Split(_) | Fault::Silent(_) | Fault::Broken(_) | Fault::Slow(_) | Fault::Replay => {}
             Fault::Stale => {
                 if let (Expect::At(known), Some(old)) = (expect, self.script.old(self.name(), key))

@@ -171,6 +171,11 @@ impl Filter {
         Filter(">".into())
     }
 
+    /// This key and no other.
+    pub fn only(key: &Key) -> Filter {
+        Filter(key.as_str().into())
+    }
+
     /// The filter as a subject below the bucket's prefix: `seat.>`.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -401,6 +406,8 @@ mod tests {
         assert!(!filter.selects("seat"));
         assert!(!filter.selects("seat."));
         assert!(!filter.selects("seats.a"));
+        let only = Filter::only(&Key::parse("seat.a").unwrap());
+        assert!(only.selects("seat.a") && !only.selects("seat.a.b") && !only.selects("seat"));
         assert!(Class::parse("").is_err());
         assert!(Class::parse("*").is_err());
         assert!(Class::parse(">").is_err());

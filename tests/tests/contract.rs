@@ -291,6 +291,7 @@ contract! {
         an_operation_is_open_until_it_is_closed
         of_many_at_one_operation_one_is_heard
         an_admission_is_forgotten_by_its_own_run
+        a_run_that_was_admitted_anew_is_forgotten
         of_many_runs_one_is_admitted_and_forgotten_once
         an_acknowledgement_is_for_one_operation
         a_position_that_cannot_be_read_fails_its_class
@@ -362,6 +363,7 @@ contract! {
     values {
         what_is_too_large_is_refused_by_record_size_and_limit
         a_value_at_the_limit_is_whole
+        where_even_a_marker_is_too_large_nothing_is_said
         the_largest_value_that_nobody_can_read_is_by_its_familys_rule
         names_of_one_segment_are_kept_to_the_byte
     }

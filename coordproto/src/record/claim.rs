@@ -12,13 +12,26 @@ use crate::answer::BadArgument;
 use crate::key::Key;
 
 /// The claim on a delivery.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClaimRecord {
     /// The instant at which it lapses, on the clock of the node that claimed.
     pub until: Timestamp,
     /// The attempt that wrote it, by which that attempt knows its own. A record without one is nobody's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+}
+
+/// The deadline of a record, which is read whatever else the record holds.
+#[derive(Deserialize)]
+struct Deadline {
+    until: Timestamp,
+}
+
+/// Who wrote a record.
+#[derive(Deserialize)]
+struct Writer {
+    #[serde(default)]
+    by: Option<String>,
 }
 
 /// What stands where a delivery is claimed.
@@ -34,9 +47,12 @@ pub enum Stands {
 }
 
 impl ClaimRecord {
-    /// Reads a record; none without a readable deadline.
+    /// Reads a record; none without a readable deadline. Whose it is may be written in a way that this build cannot read: the
+    /// claim holds all the same, and is nobody's own.
     pub fn decode(value: &[u8]) -> Option<ClaimRecord> {
-        serde_json::from_slice(value).ok()
+        let Deadline { until } = serde_json::from_slice(value).ok()?;
+        let by = serde_json::from_slice(value).ok().and_then(|Writer { by }| by);
+        Some(ClaimRecord { until, by })
     }
 
     /// Writes a record.
@@ -110,6 +126,16 @@ mod tests {
     fn what_has_no_readable_deadline_is_free() {
         for wire in ["", "garbage", "{}", "null", r#"{"by":"a"}"#, r#"{"until":7}"#, r#"{"until":"tomorrow"}"#] {
             assert_eq!(stands(Some(wire.as_bytes()), "a", Timestamp::MIN), Stands::Free, "{wire}");
+        }
+    }
+
+    #[test]
+    fn a_claim_holds_whoever_it_says_made_it() {
+        let until = at("2099-01-02T03:04:05Z");
+        for by in [r#"{"id":1}"#, "7", "[]", "null", r#""other""#, &format!("{}{}", "[".repeat(200), "]".repeat(200))] {
+            let wire = format!(r#"{{"until":"2099-01-02T03:04:05Z","by":{by}}}"#);
+            assert_eq!(stands(Some(wire.as_bytes()), "a", Timestamp::MIN), Stands::Seen(until), "{by}");
+            assert_eq!(stands(Some(wire.as_bytes()), "a", until), Stands::Free, "{by}");
         }
     }
 

@@ -112,7 +112,11 @@ impl<B: Bucket> Inner<B> {
                 Err(Unknown::settled("declare protocol", key.as_str(), cause))
             }
             Err(Error::Unknown(unknown)) => Err(unknown.during("declare protocol", key.as_str())),
-            Err(Error::BadArgument(error)) => unreachable!("two bytes are never too large a value: {error}"),
+            // A broker that takes so little takes no lease either.
+            Err(Error::BadArgument(error)) => {
+                let cause = Cause::TooLarge(error.to_string().into());
+                Err(Unknown::settled("declare protocol", key.as_str(), cause))
+            }
         }
     }
 

@@ -113,7 +113,8 @@ async fn cool<B: Bucket>(bucket: &B, credential: &Credential, until: Timestamp) 
     });
     cooled.await.map_err(|error| match error {
         Error::Unknown(unknown) => unknown,
-        Error::BadArgument(error) => unreachable!("an instant is never too large a value: {error}"),
+        // The caller chose nothing that could be smaller.
+        Error::BadArgument(error) => Unknown::settled("cool", &*about, Cause::TooLarge(error.to_string().into())),
     })
 }
 

@@ -190,7 +190,10 @@ impl<S: Store> SeatPauses<S> {
                 Ok(other.map_or(Resume::NotPaused, Resume::Changed))
             }
             Err(Error::Unknown(unknown)) => Err(unknown),
-            Err(Error::BadArgument(error)) => unreachable!("a marker is never too large: {error}"),
+            // A broker that takes so little takes no marker either.
+            Err(Error::BadArgument(error)) => {
+                Err(Unknown::settled("resume", key.as_str(), Cause::TooLarge(error.to_string().into())))
+            }
         }
     }
 }

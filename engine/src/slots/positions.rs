@@ -13,15 +13,19 @@
 //! name.
 
 use bytes::Bytes;
-use coordproto::answer::{Error, Unknown};
+use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::record::keyed::Keyed;
 use coordproto::record::position::{Admission, Backup, Floor, Hold, Kind, Maintenance, MaintenanceAck, NodePosition};
 use coordproto::slot::POSITIONS;
 
 use crate::slots::Settings;
 use crate::slots::rows::{Change, Create, Remove, Row, Rows, good};
+use crate::store::create::back_off;
 use crate::store::modify::{Begin, Step, modify};
-use crate::store::{OpenError, Store, Write};
+use crate::store::{Bucket, OpenError, Store, Write};
+
+/// How often a run may be admitted anew while it is forgotten before the answer is unknown.
+const ROUNDS: u32 = 16;
 
 /// The seven classes of a fleet, over one bucket. Clones are handles to the same.
 #[derive(Clone)]
@@ -274,22 +278,26 @@ impl<S: Store> Admissions<S> {
     ///
     /// # Errors
     /// An empty node or one too long, before anything is sent. Unknown, which says whether it may still be forgotten; also
-    /// when what stands there cannot be read.
+    /// when what stands there cannot be read, or when the run was admitted anew 16 times meanwhile.
     pub async fn forget(&self, node: &str, incarnation: &str) -> Result<Forget, Error> {
         const OP: &str = "forget_admission";
         let key = Kind::Admitted.key("node", node)?;
-        let own = match self.0.get(OP, &key).await? {
-            Some(row) if row.record.incarnation == incarnation => row,
+        let mut at = match self.0.get(OP, &key).await? {
+            Some(row) if row.record.incarnation == incarnation => row.revision,
             Some(another) => return Ok(Forget::Another(another)),
             None => return Ok(Forget::NotAdmitted),
         };
-        Ok(match self.0.remove(OP, &key, own.revision).await? {
-            Remove::Removed => Forget::Forgotten,
-            // A run that is admitted stays as it is, so if it is there again it was forgotten in between.
-            Remove::Changed(row) if row.record.incarnation == incarnation => Forget::NotAdmitted,
-            Remove::Changed(another) => Forget::Another(another),
-            Remove::Gone => Forget::NotAdmitted,
-        })
+        for round in 0..ROUNDS {
+            at = match self.0.remove(OP, &key, at).await? {
+                Remove::Removed => return Ok(Forget::Forgotten),
+                // It was forgotten and admitted anew since what was read, which may be long ago, and it is admitted still.
+                Remove::Changed(row) if row.record.incarnation == incarnation => row.revision,
+                Remove::Changed(another) => return Ok(Forget::Another(another)),
+                Remove::Gone => return Ok(Forget::NotAdmitted),
+            };
+            back_off(self.0.bucket().env(), round).await;
+        }
+        Err(Unknown::settled(OP, key.as_str(), Cause::Contended { rounds: ROUNDS }).into())
     }
 
     /// Every admission.

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use coordproto::answer::{Cause, Error, Unknown};
+use coordproto::answer::{BadArgument, Cause, Error, Unknown};
 use coordproto::key::{Filter, Key};
 use coordproto::listing::{Index, Version};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::{Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Store, Values, Write};
+use super::{Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write};
 use crate::env::{Env, Mono};
 use crate::tasks;
 
@@ -38,6 +38,10 @@ pub enum Fault {
     Stale,
     /// A read is answered by a member whose copy is from before the key: nothing stands there.
     Before,
+    /// A write loses because another to its key is under way. Nobody has looked at what it expects.
+    InProcess,
+    /// A write is more than the broker takes, which was configured to take hardly anything. Nothing is sent.
+    TooLarge,
     /// A pass says after that many deliveries that nothing is pending.
     Split(usize),
     /// A pass delivers that many, and nothing more.
@@ -193,6 +197,8 @@ impl<B: Bucket> Faulty<B> {
             Fault::None
             | Fault::Stale
             | Fault::Before
+            | Fault::InProcess
+            | Fault::TooLarge
             | Fault::Split(_)
             | Fault::Silent(_)
             | Fault::Broken(_)
@@ -294,6 +300,8 @@ impl<B: Bucket> Bucket for Faulty<B> {
                 return Err(Unknown::in_flight("put", resource(), Cause::Timeout).into());
             }
             Fault::Delay(wait) => self.script.env.sleep(wait).await,
+            Fault::InProcess => return Ok(Put::Lost(Race::InProcess)),
+            Fault::TooLarge => return Err(BadArgument::new("value", resource(), "the broker takes less").into()),
             Fault::Before | Fault::Split(_) | Fault::Silent(_) | Fault::Broken(_) | Fault::Slow(_) | Fault::Replay => {}
             Fault::Stale => {
                 if let (Expect::At(known), Some(old)) = (expect, self.script.old(self.name(), key))

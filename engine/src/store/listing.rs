@@ -97,7 +97,8 @@ pub(super) async fn barrier<B: Bucket>(bucket: &B, by: Mono) -> Result<Barrier, 
             Ok(Ok(Put::Stored(revision))) => return Ok(Barrier { bucket: bucket.name().into(), key, revision, sent }),
             Ok(Ok(Put::Lost(_))) => Cause::Garbage("a write without an expectation was told that it lost".into()),
             Ok(Err(Error::Unknown(unknown))) => unknown.cause,
-            Ok(Err(Error::BadArgument(error))) => unreachable!("nothing is never too large a value: {error}"),
+            // Its headers alone are more than the broker takes, and will be.
+            Ok(Err(Error::BadArgument(error))) => return Err(told(Cause::TooLarge(error.to_string().into()))),
             Err(_) => Cause::Timeout,
         };
         // Written again or landing late, a barrier does nothing to anybody, so it is asked for like a read.

@@ -5,12 +5,14 @@
 
 use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
-use coordproto::key::Key;
+use coordproto::key::{Filter, Key};
+use coordproto::listing::Version;
 
 use super::create::{Look, look};
-use super::{Bucket, Expect, Put, Write};
+use super::{Bucket, Expect, Put, Race, Write};
 
-/// How often a change takes part before the answer is unknown.
+/// How often a change takes part before the answer is unknown. A write that was refused while another was under way has taken
+/// no part, until the deadline of a request has passed.
 const ROUNDS: u32 = 16;
 
 /// What a change begins with.
@@ -36,7 +38,8 @@ pub enum Step<T> {
 /// marker. It is asked again for every race that is lost, and says [`Cause::Undecodable`] of a value that it cannot read.
 ///
 /// What is stored was decided on what stood there. What is kept was decided on what a leader said, and one that was deposed
-/// and has not noticed says what stood there seconds ago.
+/// and has not noticed says what stood there seconds ago; but never from before something that this change was told of. Where a
+/// revision is known and nothing is found, nothing is kept before a copy as late as that revision has none either.
 ///
 /// # Errors
 /// A value too large, or unknown, told as `op` about `about`; it says whether the change may still land.
@@ -48,28 +51,46 @@ pub async fn modify<B: Bucket, T>(
     mut decide: impl FnMut(Option<&Bytes>) -> Result<Step<T>, Cause>,
 ) -> Result<T, Error> {
     let told = |unknown: Unknown| unknown.during(op, about);
-    let (mut race, mut known) = (None, 0);
-    for round in 0..ROUNDS {
+    let (env, by) = (bucket.env(), bucket.deadline());
+    let (mut race, mut known, mut rounds, mut tries) = (None, 0, 0, 0);
+    while rounds < ROUNDS {
         let found = match race {
             None if begin == Begin::Writing => Look::Nothing,
             None => bucket.get(key).await.map_err(told)?.map_or(Look::Nothing, Look::Found),
-            Some(race) => look(bucket, key, race, round - 1).await.map_err(told)?,
+            Some(race) => look(bucket, key, race, tries - 1).await.map_err(told)?,
         };
-        let (revision, value) = match found {
+        (rounds, tries) = (rounds + 1, tries + 1);
+        let (mut revision, mut value) = match found {
             Look::Found(version) if version.revision >= known => (version.revision, version.value),
             Look::Nothing => (0, None),
             // Whoever answered is behind, and there is nothing to decide on.
             Look::Found(_) | Look::Past => continue,
         };
+        let mut step = decide(value.as_ref());
+        if revision < known && matches!(step, Ok(Step::Keep(_))) {
+            // Something stood here, and nothing was found. A write would find out whether it is gone; what is kept does not.
+            if let Some(version) = since(bucket, key, known).await.map_err(told)? {
+                (revision, value) = (version.revision, version.value);
+                step = decide(value.as_ref());
+            }
+        }
         known = known.max(revision);
-        let (write, answer) = match decide(value.as_ref()) {
+        let (write, answer) = match step {
             Ok(Step::Put(write, answer)) => (write, answer),
             Ok(Step::Keep(answer)) => return Ok(answer),
             Err(cause) => return Err(Unknown::settled(op, about, cause).into()),
         };
         match bucket.put(key, write, Expect::At(revision)).await {
             Ok(Put::Stored(_)) => return Ok(answer),
-            Ok(Put::Lost(lost)) => race = Some(lost),
+            Ok(Put::Lost(lost)) => {
+                match lost {
+                    Race::Newer(newer) => known = known.max(newer),
+                    // It has taken no part: nobody looked at what it expects while another write was under way.
+                    Race::InProcess if env.now() < by => rounds -= 1,
+                    Race::InProcess | Race::Vanished => {}
+                }
+                race = Some(lost);
+            }
             Err(Error::Unknown(unknown)) => return Err(told(unknown).into()),
             Err(error) => return Err(error),
         }
@@ -77,12 +98,19 @@ pub async fn modify<B: Bucket, T>(
     Err(Unknown::settled(op, about, Cause::Contended { rounds: ROUNDS }).into())
 }
 
+/// What stands at `key`, as a member tells that had come to `seq`.
+async fn since<B: Bucket>(bucket: &B, key: &Key, seq: u64) -> Result<Option<Version>, Unknown> {
+    let held = bucket.since(&Filter::only(key), std::slice::from_ref(key), seq, bucket.deadline()).await?;
+    Ok(held.into_iter().next().map(|(_, version)| version))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use coordproto::answer::Landing;
-    use futures_util::future::join_all;
+    use futures_util::future::{join, join_all};
     use parking_lot::Mutex;
 
     use super::super::faulty::{Fault, Faulty, Verb};
@@ -219,6 +247,71 @@ mod tests {
         let contended = unknown(b.add(Begin::Reading, 9).await);
         assert_eq!((contended.cause, contended.landing), (Cause::Contended { rounds: ROUNDS }, Landing::Settled));
         assert_eq!(b.stands().await, 5);
+    }
+
+    /// What closes a thing: it says that there is none, or takes it away and says what it was.
+    async fn close(b: &Bench) -> Result<Option<u64>, Error> {
+        modify(&b.faulty, &b.key, Begin::Reading, ("close", "k"), |value| match value {
+            None => Ok(Step::Keep(None)),
+            some => Ok(Step::Put(Write::Removal, Some(number(some)?))),
+        })
+        .await
+    }
+
+    /// A value that was read, and another over it.
+    async fn overtaken() -> Bench {
+        let b = bench().await;
+        for n in [1, 2] {
+            b.put(Write::Value(n.to_string().into())).await;
+            b.faulty.get(&b.key).await.unwrap();
+        }
+        b
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_where_something_stood_is_proved_before_it_is_said() {
+        let b = overtaken().await;
+        b.befalls(Verb::Read, [Fault::Stale, Fault::Before]);
+        assert_eq!(close(&b).await.unwrap(), Some(2), "nothing was there, it was told");
+        assert_eq!(b.raw.get(&b.key).await.unwrap().unwrap().value, None);
+
+        // Nobody can tell.
+        let b = overtaken().await;
+        b.befalls(Verb::Read, [Fault::Stale, Fault::Before]);
+        b.befalls(Verb::Copy, [Fault::DropRequest]);
+        let unproved = unknown(close(&b).await.map(|_| Ok(0)));
+        assert_eq!((unproved.op, &*unproved.resource, unproved.landing), ("close", "k", Landing::Settled));
+        assert_eq!((unproved.cause, b.stands().await), (Cause::Timeout, 2));
+
+        // It is gone by the time that the loser looks again, whether or not its write met it.
+        for met in [true, false] {
+            let b = overtaken().await;
+            b.befalls(Verb::Read, [Fault::Stale]);
+            let purge = async { assert_eq!(b.raw.purge(&b.key, 2).await.unwrap(), 1) };
+            let told = if met {
+                b.befalls(Verb::Read, [Fault::Delay(Duration::from_millis(10))]);
+                let later = async {
+                    b.raw.env().sleep(Duration::from_millis(5)).await;
+                    purge.await;
+                };
+                join(close(&b), later).await.0
+            } else {
+                purge.await;
+                close(&b).await
+            };
+            assert_eq!(told.unwrap(), None, "met: {met}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_nobody_looked_at_has_taken_no_part() {
+        let b = bench().await;
+        b.befalls(Verb::Put, vec![Fault::InProcess; 3 * ROUNDS as usize]);
+        assert_eq!(b.add(Begin::Writing, 9).await.unwrap(), Ok(1));
+        b.befalls(Verb::Put, vec![Fault::InProcess; 10_000]);
+        let contended = unknown(b.add(Begin::Reading, 9).await);
+        assert_eq!((contended.cause, contended.landing), (Cause::Contended { rounds: ROUNDS }, Landing::Settled));
+        assert_eq!(b.stands().await, 1);
     }
 
     #[tokio::test]

@@ -108,7 +108,10 @@ impl Nats {
         match self.jetstream.put(&subject, jetstream::Write::at(1), Bytes::new(), by).await {
             Ok(_refused) => Ok(()),
             Err(Error::Unknown(unknown)) => Err(unknown),
-            Err(Error::BadArgument(error)) => unreachable!("nothing is never too large a value: {error}"),
+            // Its headers alone are more than the broker takes, and so are those of every write.
+            Err(Error::BadArgument(error)) => {
+                Err(Unknown::settled("open", bucket, Cause::TooLarge(error.to_string().into())))
+            }
         }
     }
 }

@@ -53,7 +53,10 @@ pub async fn remove<B: Bucket>(bucket: &B, key: &Key, at: u64) -> Result<Removed
             None => Removed::Gone,
         }),
         Err(Error::Unknown(unknown)) => Err(told(unknown)),
-        Err(Error::BadArgument(error)) => unreachable!("a marker is never too large: {error}"),
+        // A broker that takes so little takes no marker either.
+        Err(Error::BadArgument(error)) => {
+            Err(told(Unknown::settled("remove", "", Cause::TooLarge(error.to_string().into()))))
+        }
     }
 }
 

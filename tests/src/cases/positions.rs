@@ -294,6 +294,29 @@ pub async fn an_admission_is_forgotten_by_its_own_run<S: Store>(t: Fixture<S>) {
     assert_eq!((p.list().await.unwrap(), stands(&b, "admitted.n1").await), (vec![], None));
 }
 
+/// A run that was forgotten and admitted anew is forgotten again, also by one who is told of the first admission.
+pub async fn a_run_that_was_admitted_anew_is_forgotten<S: Store>(t: Fixture<S>) {
+    let store = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
+    let p = positions(&t, &store).await.admitted;
+    let mut newest = None;
+    for _ in 0..2 {
+        if newest.is_some() {
+            assert_eq!(positions(&t, &t.store).await.admitted.forget("n1", "r1").await.unwrap(), Forget::Forgotten);
+        }
+        p.admit(&admission("n1", "r1")).await.unwrap();
+        let Forget::Another(stands) = p.forget("n1", "r2").await.unwrap() else { panic!("r1 is admitted") };
+        assert!(newest.is_none_or(|first| first < stands.revision), "admitted anew");
+        newest = Some(stands.revision);
+    }
+    let mut reads = 0;
+    store.choose(move |call| {
+        reads += u32::from(call.verb == Verb::Read);
+        if call.verb == Verb::Read && reads == 1 { Fault::Stale } else { Fault::None }
+    });
+    assert_eq!(p.forget("n1", "r1").await.unwrap(), Forget::Forgotten);
+    assert_eq!(p.list().await.unwrap(), []);
+}
+
 /// Of many runs that are admitted at once one is, and of many who forget it at once one does.
 pub async fn of_many_runs_one_is_admitted_and_forgotten_once<S: Store>(t: Fixture<S>) {
     let p = positions(&t, &t.store).await.admitted;

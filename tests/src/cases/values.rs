@@ -24,7 +24,7 @@ use coordproto::slot::{
     MAILBOXES, OBJECTS, POSITIONS, RATE, REBASES, SANDBOX_RUNS, SECRETS, STATUS, Slot,
 };
 use engine::jetstream::Meter;
-use engine::lease::{Renew, Terms};
+use engine::lease::{Leases, Renew, Terms};
 use engine::slots::channels::Channels;
 use engine::slots::claims::{Delivery, DeliveryClaims};
 use engine::slots::config::Activations;
@@ -36,15 +36,17 @@ use engine::slots::integrations::{Integration, Integrations};
 use engine::slots::ledger::{Ledger, Recorded};
 use engine::slots::mailboxes::Mailboxes;
 use engine::slots::objects::Objects;
-use engine::slots::pauses::SeatPauses;
+use engine::slots::pauses::{Pause, SeatPauses};
 use engine::slots::positions::Positions;
 use engine::slots::rate::{RateValve, Take};
 use engine::slots::rebases::Rebases;
-use engine::slots::rows::Change;
+use engine::slots::rows::{self, Change};
 use engine::slots::sandbox_runs::{Create, SandboxRuns, Update};
 use engine::slots::secrets::Secrets;
 use engine::slots::status::Statuses;
-use engine::store::{Bucket, Store};
+use engine::store::faulty::{Fault, Faulty, Verb};
+use engine::store::listing::LIST_WITHIN;
+use engine::store::{Bucket, OpenError, Store};
 use jiff::Timestamp;
 
 use crate::bench::{assert_undecodable, bucket, raw_key, stored, unknown};
@@ -89,6 +91,38 @@ async fn refuses<S: Store, T: Debug>(
     assert_eq!((record, refused.what), (&*format!("{key} in {}_{}", t.prefix, slot.name), what), "{refused}");
     assert_eq!(*refused.rule, *format!("at most {most} bytes"), "{refused}");
     assert_eq!(cost.requests, 0, "{key} in {}", slot.name);
+}
+
+/// A broker that takes hardly anything takes no marker and no instant either. Nobody's argument was wrong, so it is unknown,
+/// and settled: nothing was sent.
+pub async fn where_even_a_marker_is_too_large_nothing_is_said<S: Store>(t: Fixture<S>) {
+    let (store, settings) = (Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None), t.settings());
+    let cooldowns = Cooldowns::open(&store, &settings).await.unwrap();
+    let pauses = SeatPauses::open(&store, &settings).await.unwrap();
+    let holds = Positions::open(&store, &settings).await.unwrap().holds;
+    let positions = settings.open(&store, &POSITIONS).await.unwrap();
+    let pause = SeatPauseRecord { by: "ada".into(), why: "why".into(), at: at(), turn_stopped: false };
+    let Pause::Paused(paused) = pauses.pause("alpha", &pause).await.unwrap() else { panic!("it was not paused") };
+    let rows::Create::Created(held) = holds.take(&hold("ada".into())).await.unwrap() else {
+        panic!("it was not taken")
+    };
+    store.choose(|call| if call.verb == Verb::Put { Fault::TooLarge } else { Fault::None });
+    let by = t.env.now() + LIST_WITHIN;
+    let Err(OpenError::Unknown(opened)) = Leases::open(t.env.clone(), &store, &t.config()).await else {
+        panic!("what protocol it speaks was not told");
+    };
+    let told: [Error; 5] = [
+        cooldowns.cool(&Credential::new("vendor", b"key").unwrap(), at()).await.unwrap_err().into(),
+        pauses.resume("alpha", paused).await.unwrap_err(),
+        holds.release("h1", held).await.unwrap_err(),
+        positions.barrier(by).await.unwrap_err().into(),
+        opened.into(),
+    ];
+    for (told, op) in told.into_iter().zip(["cool", "resume", "release_hold", "barrier", "declare protocol"]) {
+        let unknown = told.unknown().unwrap_or_else(|| panic!("{op}: {told}"));
+        assert!(matches!(unknown.cause, Cause::TooLarge(_)), "{unknown}");
+        assert_eq!((unknown.op, unknown.landing), (op, Landing::Settled), "{unknown}");
+    }
 }
 
 /// Whatever a family keeps of what it is given, too much of it is refused by the record, its size and the limit, before

@@ -327,8 +327,8 @@ pub async fn the_past_closes_nothing<S: Store>(t: Fixture<S>) {
 pub async fn a_channel_that_stood_is_not_absent_on_a_word<S: Store>(t: Fixture<S>) {
     let store = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
     let (c, b) = (channels(&store, &t).await, bucket(&t, &CHANNELS).await);
-    let reads = |faults: &[Fault]| {
-        let mut faults = faults.to_vec().into_iter();
+    let reads = |faults: Vec<Fault>| {
+        let mut faults = faults.into_iter();
         store.choose(move |call| match call.verb {
             Verb::Read => faults.next().unwrap_or(Fault::None),
             _ => Fault::None,
@@ -339,11 +339,11 @@ pub async fn a_channel_that_stood_is_not_absent_on_a_word<S: Store>(t: Fixture<S
         assert!(matches!(c.count_message("x").await.unwrap(), Count::Counted(_)));
     }
     assert!(c.get("x").await.unwrap().is_some());
-    reads(&[Fault::Stale, Fault::Before]);
+    reads(vec![Fault::Stale, Fault::Before]);
     closed(&c, "x").await;
     let key = raw_key("x");
     let newest = b.get(&key).await.unwrap().expect("closed").revision;
     assert_eq!(b.purge(&key, newest).await.unwrap(), 1);
-    reads(&[Fault::Stale]);
+    reads(vec![Fault::Stale]);
     assert_eq!(c.close("x", at(2)).await.unwrap(), Close::Absent);
 }

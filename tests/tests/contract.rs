@@ -203,6 +203,7 @@ contract! {
         without_an_answer_nothing_is_said_of_a_channel
         a_purge_without_an_answer_stops_no_other
         the_past_closes_nothing
+        a_channel_that_stood_is_not_absent_on_a_word
     }
     sandbox_runs {
         a_run_is_created_once

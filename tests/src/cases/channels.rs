@@ -321,3 +321,29 @@ pub async fn the_past_closes_nothing<S: Store>(t: Fixture<S>) {
     assert_eq!(unknown(f.count_message("x").await).landing, Landing::Settled);
     assert_eq!(c.get("x").await.unwrap(), Some(last));
 }
+
+/// Whoever was told that a channel stands is not talked out of it by a leader from before it, and believes that it is gone
+/// once that is proved.
+pub async fn a_channel_that_stood_is_not_absent_on_a_word<S: Store>(t: Fixture<S>) {
+    let store = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
+    let (c, b) = (channels(&store, &t).await, bucket(&t, &CHANNELS).await);
+    let reads = |faults: Vec<Fault>| {
+        let mut faults = faults.into_iter();
+        store.choose(move |call| match call.verb {
+            Verb::Read => faults.next().unwrap_or(Fault::None),
+            _ => Fault::None,
+        });
+    };
+    opened(&c, "x").await;
+    for _ in 0..2 {
+        assert!(matches!(c.count_message("x").await.unwrap(), Count::Counted(_)));
+    }
+    assert!(c.get("x").await.unwrap().is_some());
+    reads(vec![Fault::Stale, Fault::Before]);
+    closed(&c, "x").await;
+    let key = raw_key("x");
+    let newest = b.get(&key).await.unwrap().expect("closed").revision;
+    assert_eq!(b.purge(&key, newest).await.unwrap(), 1);
+    reads(vec![Fault::Stale]);
+    assert_eq!(c.close("x", at(2)).await.unwrap(), Close::Absent);
+}

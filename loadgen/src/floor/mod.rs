@@ -1,14 +1,14 @@
 //! `loadgen floor`: bare requests over a bare socket, on the brokers that everything else is measured on.
 //!
 //! What the layer does costs what its requests cost the brokers, and something on top. The floor is the first part: the same
-//! requests from a client that does nothing but write bytes and read them ([`lean`]). Each of the [`CELLS`] makes one
+//! requests from a client that does nothing but write bytes and read them (`lean`). Each of the [`CELLS`] makes one
 //! request again and again, so many at once over so many connections, for its share of the time; it is a closed loop, so both
 //! latencies of an operation are the same, and what is found is a ceiling and not how a load would fare.
 //!
 //! The charges among the cells compare ways of counting a charge on two records. They are the figures behind a decision, and
 //! not what the layer does.
 //!
-//! Any other scenario can be held against the floor in its own run: see [`beside`].
+//! Any other scenario can be held against the floor in its own run: see `beside`.
 
 mod args;
 pub(crate) mod beside;

@@ -362,9 +362,9 @@ contract! {
         an_abandoned_charge_is_counted_on_both_or_on_neither
     }
     values {
+        where_even_a_marker_is_too_large_nothing_is_said
         what_is_too_large_is_refused_by_record_size_and_limit
         a_value_at_the_limit_is_whole
-        where_even_a_marker_is_too_large_nothing_is_said
         the_largest_value_that_nobody_can_read_is_by_its_familys_rule
         names_of_one_segment_are_kept_to_the_byte
     }

@@ -19,6 +19,8 @@ pub mod env;
 pub mod hangup;
 pub mod jetstream;
 pub mod lease;
+#[cfg(test)]
+mod logged;
 pub mod slots;
 pub mod store;
 pub mod tasks;

@@ -110,7 +110,6 @@ impl fmt::Display for BootError {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::io;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
@@ -121,6 +120,7 @@ mod tests {
 
     use super::*;
     use crate::lease::{Config, Leases};
+    use crate::logged::Log;
     use crate::slots::ledger::Ledger;
     use crate::store::Bucket;
     use crate::store::memory::{Memory, MemoryBucket};
@@ -264,34 +264,9 @@ mod tests {
         assert_eq!(store.opens(), 0);
     }
 
-    /// What the log is written to.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Log {
-        fn take(&self) -> Vec<String> {
-            let written = String::from_utf8(std::mem::take(&mut *self.0.lock())).unwrap();
-            written.lines().filter(|line| line.contains("coord_kv_")).map(str::to_owned).collect()
-        }
-    }
-
-    impl io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn every_difference_is_told_once_and_for_every_slot() {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        let _logged = tracing::subscriber::set_default(subscriber);
+        let (log, _logged) = Log::begin();
         let env = Env::seeded(1);
         let found = Duration::from_secs(4 * 60 * 60);
         for slot in SLOTS {
@@ -303,7 +278,7 @@ mod tests {
                 Some(_) if slot.name == LEASES.name => ("coord_kv_lease_ttl_differs", "WARN"),
                 Some(_) => ("coord_kv_retention_differs", "WARN"),
             };
-            let lines = log.take();
+            let lines = log.take("coord_kv_");
             let [line] = &lines[..] else { panic!("{}: {lines:?}", slot.name) };
             let bucket = format!("bucket=\"b_{}\"", slot.name);
             for part in [event, level, &bucket, "14400s"] {
@@ -313,14 +288,14 @@ mod tests {
             assert_eq!(bucket.age(), Some(found), "{}: what is found is in force", slot.name);
             let leases = Leases::open(env.clone(), &shared, &lease_config()).await.unwrap();
             assert_eq!(leases.lease_ttl() == found, slot.name == LEASES.name);
-            assert_eq!(log.take(), [] as [String; 0], "{}: it is told once", slot.name);
+            assert_eq!(log.take("coord_kv_"), [] as [String; 0], "{}: it is told once", slot.name);
         }
         // What is raised differs no more, and an age that is as configured is no difference.
         let store = Memory::new(env.clone());
         let hour = Some(Duration::from_secs(60 * 60));
         store.open(&BucketSpec { age: hour, raise_age: false, ..settings().spec(&DUTIES) }).await.unwrap();
         Shared::open(&env, &store, &settings()).await.unwrap();
-        assert_eq!(log.take(), [] as [String; 0]);
+        assert_eq!(log.take("coord_kv_"), [] as [String; 0]);
         // Leases that would never end are none.
         let store = Memory::new(env.clone());
         store.open(&BucketSpec { age: None, ..settings().spec(&LEASES) }).await.unwrap();

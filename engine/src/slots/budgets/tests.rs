@@ -1,16 +1,15 @@
 //! What only a seed or the log shows: many histories of faults on a clock that leaps, and the event of a missing share.
 
-use std::io;
 use std::time::Duration;
 
 use coordproto::answer::Landing;
 use coordproto::slot::Retention;
 use coordproto::window::Zone;
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 
 use super::*;
 use crate::env::Env;
+use crate::logged::Log;
 use crate::store::faulty::{Fault, Faulty, Odds, Verb};
 use crate::store::memory::Memory;
 
@@ -111,27 +110,9 @@ async fn a_caller_who_goes_away_before_the_write_has_charged_nothing_and_after_i
     assert!(budgets.counter.is_idle(), "nothing is kept of a record that nobody charges");
 }
 
-/// The log of one thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_missing_share_is_logged_also_where_nobody_waits_for_it() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _logged = tracing::subscriber::set_default(subscriber);
+    let (log, _logged) = Log::begin();
     let env = Env::seeded(1);
     let memory = Memory::new(env.clone());
     let seat_of = |about: &str| about.starts_with("seat");
@@ -145,9 +126,8 @@ async fn a_missing_share_is_logged_also_where_nobody_waits_for_it() {
     env.sleep(Duration::from_secs(60)).await;
     let used = budgets.used("alpha", &windows()).await.unwrap();
     assert_eq!((used.org.day.spent, used.seat.day.spent), (7, 0));
-    let log = String::from_utf8(log.0.lock().clone()).unwrap();
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains("coord_kv_budget_spend_uncounted")).collect();
-    let [line] = lines[..] else { panic!("{log}") };
+    let lines = log.take("coord_kv_budget_spend_uncounted");
+    let [line] = &lines[..] else { panic!("{lines:?}") };
     for part in ["ERROR", "scope=seat:alpha", "tokens=7", "may still land"] {
         assert!(line.contains(part), "{part}: {line}");
     }

@@ -1,6 +1,8 @@
 //! The exact gate: what the operations that a node makes all the time cost, on one broker with nobody else at it. Requests,
 //! round trips one after another, bytes both ways, and allocations, the client library's included.
 //!
+//! Beside it, what a seat takes of a process's memory while it is held.
+//!
 //! None of it depends on how fast the machine is. The table is `tests/costs.txt`; [`tests::exact`] says how it is read and how
 //! exactly it is held. `CREWLET_BASELINE=write cargo test -p tests --test exact` writes it anew, and a change of it is a
 //! change of the design, or of the client library's version.
@@ -43,31 +45,49 @@ const SEATS: usize = 100;
 /// How many writes a bucket has seen before anything is counted, so that its revisions have four digits throughout.
 const WRITTEN: usize = 1000;
 
+/// How many seats are held at once to find out what one takes of the memory.
+const HELD: usize = 1000;
+
+/// How many claims, and renewals, are under way at once meanwhile.
+const AT_ONCE: usize = 50;
+
+/// What a held seat may take, in bytes, the client library's part of it included.
+const SEAT_BYTES: i64 = 1024;
+
 thread_local! {
     /// How often this thread has allocated.
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+    /// The bytes that this thread has allocated and not given back.
+    static LIVE: Cell<i64> = const { Cell::new(0) };
 }
 
 /// The system's allocator, and a count of what it is asked for by each thread.
 struct Counting;
 
+fn live(size: usize) -> i64 {
+    i64::try_from(size).expect("no allocation is larger than half the address space")
+}
+
 #[expect(unsafe_code, reason = "an allocator is an unsafe trait; this one hands every call on as it came")]
-// SAFETY: every call goes to `System` unchanged, which keeps the contract. The count is a plain number in a thread-local that
-// needs neither an allocation nor a destructor.
+// SAFETY: every call goes to `System` unchanged, which keeps the contract. The counts are plain numbers in thread-locals that
+// need neither an allocation nor a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get() + 1);
+        LIVE.set(LIVE.get() + live(layout.size()));
         // SAFETY: the caller keeps the contract of this very function.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get() + 1);
+        LIVE.set(LIVE.get() + live(size) - live(layout.size()));
         // SAFETY: as above.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE.set(LIVE.get() - live(layout.size()));
         // SAFETY: as above.
         unsafe { System.dealloc(block, layout) }
     }
@@ -324,4 +344,27 @@ async fn a_request_too_many_is_caught_and_its_operation_named() {
         let named = differences.iter().find(|line| line.starts_with(operation) && line.contains("requests"));
         assert_eq!(named, None, "it writes nothing");
     }
+}
+
+/// All of the process runs on this thread, so that what was not given back is the seats'.
+#[tokio::test]
+async fn a_held_seat_takes_less_than_a_kibibyte() {
+    let (brokers, store, config) = brokers().await;
+    let leases = &Leases::open(brokers.env.clone(), &store, &config).await.expect("the buckets open");
+    let claim = async |class: &str, n: usize| held(leases, &terms(leases, &format!("{class}:s{n:04}"), "n1:1")).await;
+    // Whatever grows once and for all with so many claims at once, has done so after these.
+    drop(join_all((0..AT_ONCE).map(|n| claim("worker", n))).await);
+    let before = LIVE.get();
+    let mut all = Vec::with_capacity(HELD);
+    for from in (0..HELD).step_by(AT_ONCE) {
+        all.extend(join_all((from..from + AT_ONCE).map(|n| claim("seat", n))).await);
+    }
+    // A burst takes its memory once, for as many as are in flight, however many seats there are.
+    for burst in all.chunks_mut(AT_ONCE) {
+        assert!(leases.renew_all(burst).await.iter().all(|renewal| renewal.answer == Ok(Renew::Extended)));
+    }
+    let each = (LIVE.get() - before) / live(HELD);
+    println!("a held seat takes {each} bytes");
+    assert!(each >= live(size_of::<Lease>()), "{each} bytes: less than a lease is in size");
+    assert!(each <= SEAT_BYTES, "a held seat takes {each} bytes");
 }

@@ -13,7 +13,7 @@ use engine::store::nats::Nats;
 use serde_json::{Map, Value, json};
 
 use super::Bare;
-use super::ground::{Ground, Streams};
+use super::ground::Ground;
 use super::params::Load;
 use crate::histogram::{Percentiles, nanos};
 use crate::recorder::Outcome;
@@ -44,7 +44,7 @@ struct Took {
 
 /// The buckets that this makes.
 pub(crate) fn buckets(prefix: &str) -> Vec<String> {
-    Streams::of(prefix).buckets()
+    Ground::buckets(prefix)
 }
 
 /// Makes the bare requests, and answers for each operation what they took, as a report has it.

@@ -11,7 +11,7 @@ use engine::store::nats::Nats;
 use engine::tasks;
 use futures_util::future::try_join_all;
 
-use super::ground::{Ground, SEAT, Streams};
+use super::ground::{Ground, SEAT};
 use super::lanes::{compare_and_set, index, judge, leader_read};
 use super::lean::{Lean, LeanError, Message};
 use super::params::{Load, Request};
@@ -60,7 +60,7 @@ impl Claims {
 
     /// The buckets that it makes.
     pub(crate) fn buckets(prefix: &str) -> Vec<String> {
-        Streams::of(&prefix_of(prefix)).buckets()
+        Ground::buckets(&prefix_of(prefix))
     }
 
     /// Makes the claims of the seats from number `first` on, on so many lanes at once, each of which has a connection and makes

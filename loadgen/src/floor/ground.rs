@@ -77,7 +77,7 @@ pub(crate) struct Ground {
 
 /// The streams of a run.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub(super) struct Streams {
     /// Like any bucket.
     pub(super) plain: Stream,
     /// One that takes atomic batches.
@@ -87,7 +87,7 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub(crate) fn of(prefix: &str) -> Streams {
+    fn of(prefix: &str) -> Streams {
         let stream = |suffix| Stream::new(format!("{prefix}_floor{suffix}"));
         Streams { plain: stream(""), atomic: stream("_atomic"), counters: stream("_counters") }
     }
@@ -100,14 +100,15 @@ impl Streams {
             _ => &self.plain,
         }
     }
-
-    /// The buckets that they are.
-    pub(crate) fn buckets(&self) -> Vec<String> {
-        [&self.plain, &self.atomic, &self.counters].map(|stream| stream.bucket.clone()).to_vec()
-    }
 }
 
 impl Ground {
+    /// The buckets of any ground of this name.
+    pub(crate) fn buckets(prefix: &str) -> Vec<String> {
+        let Streams { plain, atomic, counters } = Streams::of(prefix);
+        [plain, atomic, counters].map(|stream| stream.bucket).to_vec()
+    }
+
     /// Makes the streams that these loads are about, with what they are about in them: over `store` what is made once, over a
     /// bare connection what is written.
     ///

@@ -39,7 +39,7 @@ pub use lean::LeanError;
 pub use params::{CELLS, Cell, Load, Params, Request};
 
 use charge::{Account, Charger, counted};
-pub(crate) use ground::{Ground, Streams};
+pub(crate) use ground::Ground;
 use lanes::Lane;
 use pass::Passes;
 

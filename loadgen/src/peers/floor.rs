@@ -8,7 +8,7 @@ use engine::store::nats::Nats;
 use super::work::Piece;
 use super::{LISTED, Params};
 use crate::floor::claims::Claims;
-use crate::floor::{Bare, Ground, LeanError, Load, Request, Streams};
+use crate::floor::{Bare, Ground, LeanError, Load, Request};
 use crate::recorder::Outcome;
 use crate::target::{Target, Unavailable};
 
@@ -50,8 +50,8 @@ impl Floor {
     /// The buckets that it makes.
     pub(super) fn buckets(prefix: &str) -> Vec<String> {
         let records = of_records(prefix);
-        let classes = LISTED.into_iter().flat_map(|class| Streams::of(&of_class(prefix, class)).buckets());
-        Streams::of(&records).buckets().into_iter().chain(Claims::buckets(&records)).chain(classes).collect()
+        let classes = LISTED.into_iter().flat_map(|class| Ground::buckets(&of_class(prefix, class)));
+        Ground::buckets(&records).into_iter().chain(Claims::buckets(&records)).chain(classes).collect()
     }
 
     /// How many connections it has at once.

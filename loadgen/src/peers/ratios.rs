@@ -72,7 +72,7 @@ mod tests {
             ("claim/layer", rounds(rate, [10.0, 30.0, 20.0])),
             ("claim/floor", rounds(rate, [40.0, 60.0, 20.0])),
             // Interrupted before its last turn.
-            ("claim/kv", rounds(rate, [20.0, 10.0])),
+            ("claim/kv", rounds(rate, [20.0, 60.0])),
             ("renew_paced/layer", rounds(cpu, [4.0])),
             ("renew_burst/kv", rounds(cpu, [8.0])),
             ("list_5/etcd_seats", rounds(p50, [500.0])),
@@ -83,13 +83,13 @@ mod tests {
         let reported = reported(&all);
         let ratio = |of: f64, least: f64, most: f64| json!({ "of_medians": of, "least": least, "most": most });
         let expected = json!({
-            "claim": { "of": "per_second", "floor": ratio(0.5, 0.25, 1.0), "kv": ratio(1.0, 0.5, 3.0) },
+            "claim": { "of": "per_second", "floor": ratio(0.5, 0.25, 1.0), "kv": ratio(0.5, 0.5, 0.5) },
             "renew_burst": { "of": "servers_cpu_percent", "kv": ratio(0.5, 0.5, 0.5) },
             "list_5_proved": { "of": "p50_ns", "etcd_seats": ratio(2.0, 2.0, 2.0) },
         });
         assert_eq!(reported, expected, "what came to nothing has no ratio");
         let lines = [
-            "claim: rate, layer against floor 0.50 (0.25 to 1.00), kv 1.00 (0.50 to 3.00)",
+            "claim: rate, layer against floor 0.50 (0.25 to 1.00), kv 0.50 (0.50 to 0.50)",
             "renew_burst: CPU of the servers, layer against kv 0.50 (0.50 to 0.50)",
             "list_5_proved: p50, layer against etcd_seats 2.00 (2.00 to 2.00)",
         ];

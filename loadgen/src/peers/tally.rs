@@ -122,7 +122,10 @@ impl Tally {
 pub(super) fn spread(values: &[f64]) -> Option<(f64, f64, f64)> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    Some((*values.get(values.len() / 2)?, *values.first()?, *values.last()?))
+    let (least, most) = (*values.first()?, *values.last()?);
+    // Of an even number it lies between the two in the middle.
+    let median = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
+    Some((median, least, most))
 }
 
 fn reported(values: &[f64]) -> Value {
@@ -159,5 +162,11 @@ mod tests {
         assert_eq!(reported["idle/kv"]["per_second"], Value::Null, "nothing was asked");
         let wrong = |does| tally.wrong_with_the_layer(|known| known == does);
         assert_eq!((wrong(Does::ClaimAndRead), wrong(Does::Claim)), (3, 0));
+    }
+
+    #[test]
+    fn a_median_lies_in_the_middle() {
+        assert_eq!(spread(&[4.0, 1.0]), Some((2.5, 1.0, 4.0)));
+        assert_eq!((spread(&[7.0]), spread(&[])), (Some((7.0, 7.0, 7.0)), None));
     }
 }

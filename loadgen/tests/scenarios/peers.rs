@@ -43,9 +43,6 @@ async fn every_peer_has_its_turn_and_nothing_is_left_behind() {
         assert!(ratios[work]["kv"]["of_medians"].as_f64().unwrap() > 0.0, "{work}: {ratios}");
     }
     assert!(ended.stdout.contains("claim: rate, layer against floor "), "{}", ended.stdout);
-    assert!(
-        report["ops"]["barrier/layer"]["arrivals"]["ok"].as_u64().unwrap() >= 9,
-        "three classes, three listings each"
-    );
+    assert!(report["ops"]["barrier/layer"]["ok"].as_u64().unwrap() >= 9, "three classes, three listings each");
     until_gone(&servers).await;
 }

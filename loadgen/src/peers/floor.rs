@@ -3,6 +3,7 @@
 //!
 //! Nobody is in the way of these requests, so one that is refused is wrong.
 
+use engine::env::Env;
 use engine::store::nats::Nats;
 
 use super::work::Piece;
@@ -28,17 +29,16 @@ impl Floor {
     /// # Errors
     /// As [`Ground::prepare`]: a bad argument where a bare client cannot speak to these brokers.
     pub(super) async fn open(
+        env: &Env,
         target: &Target,
         first: &Nats,
         (prefix, replicas): (&str, u8),
         params: &Params,
-        env: &engine::env::Env,
     ) -> Result<Floor, Unavailable> {
-        let access = target.access();
-        let (records, named) = (of_records(prefix), of_records(prefix));
-        let load = renewals(params);
-        let records = Ground::prepare(env, access, first, (&records, replicas), 0, &[load]).await?;
-        let claims = Claims::prepare(env, access, first, (&named, replicas), records.clone()).await?;
+        let (access, named) = (target.access(), of_records(prefix));
+        let (named, load) = ((&*named, replicas), renewals(params));
+        let records = Ground::prepare(env, access, first, named, 0, &[load]).await?;
+        let claims = Claims::prepare(env, access, first, named, records.clone()).await?;
         let mut listed = Vec::new();
         for class in LISTED {
             let (named, keys) = (of_class(prefix, class), params.keys(class));

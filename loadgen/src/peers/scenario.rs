@@ -185,7 +185,7 @@ impl Peers {
             cluster = Some(started);
         }
         let (layer, kv) = (self.seat(Column::Layer, layer).await?, self.seat(Column::Kv, kv).await?);
-        let floor = match Floor::open(target, first, named, &self.params, &self.env).await {
+        let floor = match Floor::open(&self.env, target, first, named, &self.params).await {
             Ok(floor) => Some(floor),
             // It cannot speak to these brokers, which the others can.
             Err(Unavailable::BadArgument(reason)) => {

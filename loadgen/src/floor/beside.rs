@@ -12,13 +12,12 @@ use engine::env::Env;
 use engine::store::nats::Nats;
 use serde_json::{Map, Value, json};
 
-use super::charge::Account;
-use super::ground::{Ground, Streams};
+use super::Bare;
+use super::ground::Ground;
 use super::params::Load;
 use crate::histogram::{Percentiles, nanos};
-use crate::recorder::{Outcome, Recorder};
+use crate::recorder::Outcome;
 use crate::report::Report;
-use crate::stop::Over;
 use crate::table::units::{count, per_second, time};
 use crate::target::{Target, Unavailable};
 
@@ -45,7 +44,7 @@ struct Took {
 
 /// The buckets that this makes.
 pub(crate) fn buckets(prefix: &str) -> Vec<String> {
-    Streams::of(prefix).buckets()
+    Ground::buckets(prefix)
 }
 
 /// Makes the bare requests, and answers for each operation what they took, as a report has it.
@@ -69,12 +68,7 @@ pub(crate) async fn measure(
     let ground = Ground::prepare(env, target.access(), first, named, beside.keys, &loads).await?;
     let mut all = Vec::new();
     for load in loads {
-        let mut recorder = Recorder::new(env.now());
-        recorder.measure_from(env.now());
-        let op = recorder.declare("floor");
-        let (_over, stop) = Over::new();
-        let length = ground.measure(&load, &op, EACH, &stop, &Account::default()).await?;
-        let measured = recorder.snapshot().remove(0).measured;
+        let Bare { took: length, measured } = ground.alone(&load, EACH).await?;
         let latency = Percentiles::from(&measured.latency(&[Outcome::Ok]).corrected);
         all.push(Took { load, ok: measured.counts.of(Outcome::Ok), length, latency });
     }

@@ -64,7 +64,7 @@ pub(super) const SEAT: char = 's';
 
 /// The ground of a run. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Ground {
+pub(crate) struct Ground {
     pub(super) env: Env,
     addresses: Arc<[String]>,
     user: Option<User>,
@@ -87,7 +87,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn of(prefix: &str) -> Streams {
+    fn of(prefix: &str) -> Streams {
         let stream = |suffix| Stream::new(format!("{prefix}_floor{suffix}"));
         Streams { plain: stream(""), atomic: stream("_atomic"), counters: stream("_counters") }
     }
@@ -100,20 +100,21 @@ impl Streams {
             _ => &self.plain,
         }
     }
-
-    /// The buckets that they are.
-    pub(super) fn buckets(&self) -> Vec<String> {
-        [&self.plain, &self.atomic, &self.counters].map(|stream| stream.bucket.clone()).to_vec()
-    }
 }
 
 impl Ground {
+    /// The buckets of any ground of this name.
+    pub(crate) fn buckets(prefix: &str) -> Vec<String> {
+        let Streams { plain, atomic, counters } = Streams::of(prefix);
+        [plain, atomic, counters].map(|stream| stream.bucket).to_vec()
+    }
+
     /// Makes the streams that these loads are about, with what they are about in them: over `store` what is made once, over a
     /// bare connection what is written.
     ///
     /// # Errors
     /// When the brokers cannot be reached as a bare client reaches them, or do not make a stream.
-    pub(super) async fn prepare(
+    pub(crate) async fn prepare(
         env: &Env,
         access: &Access,
         store: &Nats,
@@ -182,7 +183,7 @@ impl Ground {
     }
 
     /// A connection of this number to the brokers, which take turns.
-    async fn to_any(&self, number: usize) -> Result<Lean, LeanError> {
+    pub(super) async fn to_any(&self, number: usize) -> Result<Lean, LeanError> {
         Lean::connect(&self.env, &self.addresses[number % self.addresses.len()], self.user.as_ref()).await
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use coordproto::api::{Reply, puback};
 use engine::env::Mono;
 
-use super::ground::{Ground, KEY, OF_THE_CLASS, value};
+use super::ground::{Ground, KEY, OF_THE_CLASS, Stream, value};
 use super::lean::{Lean, LeanError, Message};
 use super::params::{Load, Request};
 use crate::recorder::{Op, Outcome, Started};
@@ -89,24 +89,13 @@ impl Lane {
         let (lean, streams) = (&mut self.lean, &self.ground.streams);
         let stream = streams.about(self.load.request);
         match self.load.request {
-            Request::Cas => {
-                let over = format_args!("Nats-Expected-Last-Subject-Sequence: {}\r\n", self.ground.revision(key));
-                lean.ask_with(Some(number), stream.subject(KEY, key), over, &value(0));
-            }
-            Request::LeaderRead => {
-                let mut body = String::with_capacity(96);
-                let subject = stream.subject(KEY, key);
-                write!(body, r#"{{"last_by_subj":"{subject}"}}"#).expect("a string takes what is written");
-                lean.ask(number, format_args!("$JS.API.STREAM.MSG.GET.{}", stream.name()), body.as_bytes());
-            }
+            Request::Cas => compare_and_set(lean, number, &stream.subject(KEY, key), self.ground.revision(key)),
+            Request::LeaderRead => leader_read(lean, number, stream, &stream.subject(KEY, key)),
             Request::DirectGet => {
                 let (stream, subject) = (stream.name(), stream.subject(KEY, key));
                 lean.ask(number, format_args!("$JS.API.DIRECT.GET.{stream}.{subject}"), b"");
             }
-            Request::Index => {
-                let body = format!(r#"{{"subjects_filter":"{}"}}"#, stream.filter(OF_THE_CLASS));
-                lean.ask(number, format_args!("$JS.API.STREAM.INFO.{}", stream.name()), body.as_bytes());
-            }
+            Request::Index => index(lean, number, stream),
             Request::Increment => {
                 lean.ask_with(Some(number), stream.subject(KEY, key), format_args!("Nats-Incr: +1\r\n"), b"");
             }
@@ -117,8 +106,27 @@ impl Lane {
     }
 }
 
+/// Writes a publish of a value that expects its subject at a revision.
+pub(super) fn compare_and_set(lean: &mut Lean, number: u32, subject: &str, stands: u64) {
+    let over = format_args!("Nats-Expected-Last-Subject-Sequence: {stands}\r\n");
+    lean.ask_with(Some(number), subject, over, &value(0));
+}
+
+/// Writes a read of the last message of a subject, by the leader.
+pub(super) fn leader_read(lean: &mut Lean, number: u32, stream: &Stream, subject: &str) {
+    let mut body = String::with_capacity(96);
+    write!(body, r#"{{"last_by_subj":"{subject}"}}"#).expect("a string takes what is written");
+    lean.ask(number, format_args!("$JS.API.STREAM.MSG.GET.{}", stream.name()), body.as_bytes());
+}
+
+/// Writes a read of the leader's index of the class.
+pub(super) fn index(lean: &mut Lean, number: u32, stream: &Stream) {
+    let body = format!(r#"{{"subjects_filter":"{}"}}"#, stream.filter(OF_THE_CLASS));
+    lean.ask(number, format_args!("$JS.API.STREAM.INFO.{}", stream.name()), body.as_bytes());
+}
+
 /// What an answer says, and at which revision it leaves its key. No more of it is read than tells a yes from a no.
-fn judge(request: Request, message: &Message<'_>) -> (Outcome, Option<u64>) {
+pub(super) fn judge(request: Request, message: &Message<'_>) -> (Outcome, Option<u64>) {
     let has = |text: &str| memchr::memmem::find(message.payload, text.as_bytes()).is_some();
     let outcome = match (message.status(), request) {
         (Some(404), Request::DirectGet) => Outcome::Refused,

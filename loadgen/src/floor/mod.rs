@@ -13,6 +13,8 @@
 mod args;
 pub(crate) mod beside;
 mod charge;
+#[cfg(feature = "peers")]
+pub(crate) mod claims;
 mod ground;
 mod lanes;
 mod lean;
@@ -28,7 +30,7 @@ use engine::env::Env;
 use engine::tasks;
 use parking_lot::Mutex;
 
-use crate::recorder::{Op, Recorder};
+use crate::recorder::{self, Op, Recorder};
 use crate::scenario::{DRAIN, Parts};
 use crate::stop::{Over, Stop};
 
@@ -37,7 +39,7 @@ pub use lean::LeanError;
 pub use params::{CELLS, Cell, Load, Params, Request};
 
 use charge::{Account, Charger, counted};
-use ground::Ground;
+pub(crate) use ground::Ground;
 use lanes::Lane;
 use pass::Passes;
 
@@ -102,7 +104,36 @@ impl Floor {
     }
 }
 
+/// What bare requests came to that were recorded apart from everything else.
+pub(crate) struct Bare {
+    /// How long they really were made.
+    pub(crate) took: Duration,
+    /// Their answers and latencies.
+    pub(crate) measured: recorder::Measured,
+}
+
+impl Bare {
+    /// Records what `work` does, which answers how long it was, in a recorder of its own.
+    async fn of(env: &Env, work: impl AsyncFnOnce(&Op) -> Result<Duration, LeanError>) -> Result<Bare, LeanError> {
+        let mut recorder = Recorder::new(env.now());
+        recorder.measure_from(env.now());
+        let op = recorder.declare("floor");
+        let took = work(&op).await?;
+        Ok(Bare { took, measured: recorder.snapshot().remove(0).measured })
+    }
+}
+
 impl Ground {
+    /// Makes a load's requests for so long, recorded apart from everything else.
+    ///
+    /// # Errors
+    /// What went wrong first.
+    pub(crate) async fn alone(&self, load: &Load, length: Duration) -> Result<Bare, LeanError> {
+        let (_over, stop) = Over::new();
+        let account = Account::default();
+        Bare::of(&self.env, async |op| self.measure(load, op, length, &stop, &account).await).await
+    }
+
     /// Makes a load's requests for so long, or until the run is over; answers how long it was in the end.
     ///
     /// # Errors

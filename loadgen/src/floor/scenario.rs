@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use engine::store::nats::Nats;
 use serde_json::{Map, Value, json};
 
-use super::ground::{Ground, Streams};
+use super::ground::Ground;
 use super::params::CELLS;
 use super::{Account, CELLS_BEGIN, Floor, Load, Measured, Params};
 use crate::duration;
@@ -66,7 +66,7 @@ impl Scenario for Floor {
     }
 
     fn buckets(&self) -> Vec<String> {
-        Streams::of(&self.prefix).buckets()
+        Ground::buckets(&self.prefix)
     }
 
     fn recorder(&self) -> &Recorder {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Params;
+use super::turns::TURNS;
 use crate::cli::{Common, count};
 use crate::duration;
 
@@ -15,7 +16,7 @@ Examples:
   loadgen peers
   loadgen peers --seats 1000 --nodes 20 --rounds 1 --heartbeat 3s";
 
-/// The same work on this layer, on the client library's own key-value store and on etcd, in turns.
+/// The same work on this layer, on the client library's own key-value store, on etcd and as bare requests, in turns.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PeersArgs {
@@ -39,23 +40,17 @@ pub struct PeersArgs {
     pub common: Common,
 }
 
-/// Pieces of work that are repeated until their time is over, of a peer in a round: renewals flat out, six listings, charges.
-const REPEATED: u32 = 8;
-
-/// The peers, when all are there.
-const PEERS: u32 = 4;
-
 impl PeersArgs {
     /// The settings as the workload takes them.
     pub fn params(&self) -> Params {
-        let pieces = REPEATED * PEERS * u32::try_from(self.rounds).unwrap_or(u32::MAX);
+        let repeated = TURNS.iter().filter(|turn| turn.work.is_repeated()).count() * self.rounds;
         Params {
             seats: self.seats,
             nodes: self.nodes,
             claimers: self.claimers,
             heartbeat: self.heartbeat,
             rounds: self.rounds,
-            slice: self.common.duration / pieces,
+            slice: self.common.duration / u32::try_from(repeated).unwrap_or(u32::MAX),
             charges: 32,
         }
     }
@@ -68,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_time_is_shared_by_all_that_is_repeated() {
-        let params = parse::<PeersArgs>("--rounds 2 --duration 64s").unwrap().params();
+        let params = parse::<PeersArgs>("--rounds 2 --duration 78s").unwrap().params();
         assert_eq!((params.slice, params.seats, params.claimers), (Duration::from_secs(1), 10_000, 100));
     }
 }

@@ -14,6 +14,7 @@ use engine::env::Env;
 use etcd_client::{Client, Compare, CompareOp, GetOptions, LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TxnOp};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+use tokio::sync::Mutex;
 
 use super::peer::{Charged, Failed, Peer, Renewed};
 use super::{ATTEMPTS, VALUE, failed};
@@ -102,8 +103,8 @@ fn ports(count: usize) -> io::Result<Vec<u16>> {
 enum Leases {
     /// One each.
     OfSeats,
-    /// One of each node, by its number.
-    OfNodes(Arc<[i64]>),
+    /// One of each node, by its number. Nobody waits for a lock here: a node's lease is renewed by the node.
+    OfNodes(Arc<[Mutex<Own>]>),
 }
 
 /// etcd over a connection of each node.
@@ -127,16 +128,17 @@ impl Etcd {
         let unavailable = |error: etcd_client::Error| Unavailable::Peer { peer: "etcd", reason: error.to_string() };
         // Whole seconds, rounded up.
         let ttl = ttl.as_millis().div_ceil(1000) as i64;
-        let (mut clients, mut ids) = (Vec::new(), Vec::new());
+        let (mut clients, mut of_each) = (Vec::new(), Vec::new());
         for node in 0..nodes {
             let mut client = cluster.client(node).await.map_err(unavailable)?;
             if of_nodes {
                 // It outlives the run: what is measured is its renewal, and not what becomes of it between the parts.
-                ids.push(client.lease_grant(3600, None).await.map_err(unavailable)?.id());
+                let id = client.lease_grant(3600, None).await.map_err(unavailable)?.id();
+                of_each.push(Mutex::new(Own { id, keeper: None }));
             }
             clients.push(client);
         }
-        let (leases, prefix) = if of_nodes { (Leases::OfNodes(ids.into()), "n/") } else { (Leases::OfSeats, "s/") };
+        let (leases, prefix) = if of_nodes { (Leases::OfNodes(of_each.into()), "n/") } else { (Leases::OfSeats, "s/") };
         Ok(Etcd { clients: clients.into(), leases, prefix, ttl })
     }
 
@@ -166,25 +168,36 @@ impl Etcd {
     }
 }
 
-/// A seat's lease; nothing of its own where the node's is renewed.
-pub(super) enum Held {
-    /// Its lease, and what keeps it alive once it was renewed.
-    Own(i64, Option<Box<(LeaseKeeper, LeaseKeepAliveStream)>>),
-    /// The node's.
-    Nodes,
+/// A lease.
+pub(super) struct Own {
+    id: i64,
+    /// What keeps it alive once it was renewed.
+    keeper: Option<Box<(LeaseKeeper, LeaseKeepAliveStream)>>,
 }
 
-async fn keep_alive(mut client: Client, held: &mut Held) -> Result<bool, Failed> {
-    let Held::Own(id, keeper) = held else { return Ok(true) };
-    if keeper.is_none() {
-        *keeper = Some(Box::new(client.lease_keep_alive(*id).await.map_err(failed)?));
-        // Opening it has renewed the lease, and is answered.
-        return Ok(true);
+impl Own {
+    async fn keep_alive(&mut self, mut client: Client) -> Result<bool, Failed> {
+        let Some(mut opened) = self.keeper.take() else {
+            // Opening it has renewed the lease, and is answered.
+            self.keeper = Some(Box::new(client.lease_keep_alive(self.id).await.map_err(failed)?));
+            return Ok(true);
+        };
+        let (keeper, answers) = &mut *opened;
+        keeper.keep_alive().await.map_err(failed)?;
+        let answer =
+            answers.message().await.map_err(failed)?.ok_or_else(|| "the stream of answers ended".to_owned())?;
+        // One that has failed is opened anew the next time.
+        self.keeper = Some(opened);
+        Ok(answer.ttl() > 0)
     }
-    let (keeper, answers) = &mut **keeper.as_mut().expect("it was just looked at");
-    keeper.keep_alive().await.map_err(failed)?;
-    let answer = answers.message().await.map_err(failed)?;
-    Ok(answer.ok_or_else(|| "the stream of answers ended".to_owned())?.ttl() > 0)
+}
+
+/// What a seat is bound to.
+pub(super) enum Held {
+    /// A lease of its own.
+    Own(Own),
+    /// The node's.
+    Nodes,
 }
 
 impl Peer for Etcd {
@@ -193,10 +206,10 @@ impl Peer for Etcd {
     async fn claim(&self, node: usize, seat: &str) -> Result<Option<Held>, Failed> {
         let mut client = self.client(node);
         let (id, held) = match &self.leases {
-            Leases::OfNodes(ids) => (ids[node], Held::Nodes),
+            Leases::OfNodes(leases) => (leases[node].lock().await.id, Held::Nodes),
             Leases::OfSeats => {
                 let id = client.lease_grant(self.ttl, None).await.map_err(failed)?.id();
-                (id, Held::Own(id, None))
+                (id, Held::Own(Own { id, keeper: None }))
             }
         };
         let key = format!("{}seat/{seat}", self.prefix);
@@ -211,23 +224,23 @@ impl Peer for Etcd {
         Ok(found.kvs().first().is_some_and(|found| found.value() == node.to_string().as_bytes()))
     }
 
+    fn renews_apart(&self) -> bool {
+        matches!(self.leases, Leases::OfSeats)
+    }
+
     async fn renew(&self, node: usize, held: &mut [Held]) -> Renewed {
-        let mut renewed = Renewed::default();
-        match &self.leases {
-            Leases::OfNodes(ids) => {
-                let mut lease = Held::Own(ids[node], None);
-                let kept = keep_alive(self.client(node), &mut lease).await.ok();
-                // One answer for all that are bound to it.
-                held.iter().for_each(|_| renewed.count(kept));
-            }
-            Leases::OfSeats => {
-                let answers = held.iter_mut().map(|held| keep_alive(self.client(node), held));
-                for answer in futures_util::future::join_all(answers).await {
-                    renewed.count(answer.ok());
-                }
-            }
+        if let Leases::OfNodes(leases) = &self.leases {
+            // One answer for all that are bound to it.
+            let kept = leases[node].lock().await.keep_alive(self.client(node)).await.ok();
+            return std::iter::repeat_n(kept, held.len()).collect();
         }
-        renewed
+        let answers = held.iter_mut().map(|held| async {
+            match held {
+                Held::Own(lease) => lease.keep_alive(self.client(node)).await.ok(),
+                Held::Nodes => None,
+            }
+        });
+        futures_util::future::join_all(answers).await.into_iter().collect()
     }
 
     async fn write(&self, class: &str, key: &str) -> Result<(), Failed> {

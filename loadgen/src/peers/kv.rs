@@ -1,5 +1,7 @@
-//! The key-value store of `async_nats`, as its documentation shows it: `create` to claim, `update` at a revision to renew and to
-//! charge, `keys` and `get` to list, `get` to read.
+//! The key-value store of `async_nats`, as its documentation shows it: `create` to claim, `entry` and then `update` at its
+//! revision to renew and to charge, `keys` and `get` to list, `get` to read.
+//!
+//! Who knows better renews without reading first, since the revision is known from the write before, and a node's seats at once.
 
 use std::time::Duration;
 
@@ -118,6 +120,18 @@ pub(super) struct Held {
     revision: u64,
 }
 
+/// Writes a seat over its revision; answers whether it is still its holder's, or nothing where that is not known.
+async fn update(seats: &Store, node: usize, held: &mut Held) -> Option<bool> {
+    match seats.update(&held.seat, node.to_string().into(), held.revision).await {
+        Ok(revision) => {
+            held.revision = revision;
+            Some(true)
+        }
+        Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Some(false),
+        Err(_) => None,
+    }
+}
+
 impl Peer for Kv {
     type Held = Held;
 
@@ -134,21 +148,26 @@ impl Peer for Kv {
         Ok(value.is_some_and(|value| value == node.to_string()))
     }
 
+    fn renews_apart(&self) -> bool {
+        true
+    }
+
     async fn renew(&self, node: usize, held: &mut [Held]) -> Renewed {
         let seats = &self.0[node].seats;
+        join_all(held.iter_mut().map(|held| update(seats, node, held))).await.into_iter().collect()
+    }
+
+    async fn renew_naturally(&self, node: usize, held: &mut [Held]) -> Renewed {
+        let seats = &self.0[node].seats;
         let answers = join_all(held.iter_mut().map(|held| async move {
-            match seats.update(&held.seat, node.to_string().into(), held.revision).await {
-                Ok(revision) => {
-                    held.revision = revision;
-                    Some(true)
-                }
-                Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Some(false),
-                Err(_) => None,
+            let Some(entry) = seats.entry(&held.seat).await.ok()? else { return Some(false) };
+            if entry.value != node.to_string() {
+                return Some(false);
             }
+            held.revision = entry.revision;
+            update(seats, node, held).await
         }));
-        let mut renewed = Renewed::default();
-        answers.await.into_iter().for_each(|answer| renewed.count(answer));
-        renewed
+        answers.await.into_iter().collect()
     }
 
     async fn write(&self, class: &str, key: &str) -> Result<(), Failed> {

@@ -12,7 +12,7 @@ use engine::slots::Settings;
 use engine::slots::budgets::{Budgets, Caps};
 use engine::store::listing::LIST_WITHIN;
 use engine::store::nats::{Nats, NatsBucket};
-use engine::store::{Bucket, BucketSpec, Certified, Expect, Store, Write};
+use engine::store::{Barrier, Bucket, BucketSpec, Certified, Expect, Store, Write};
 use jiff::Timestamp;
 
 use super::peer::{Charged, Failed, Peer, Renewed};
@@ -64,6 +64,21 @@ impl Layer {
         let slots = coordproto::slot::SLOTS.iter().map(|slot| slot.name);
         slots.chain(LISTED).map(|name| format!("{prefix}_{name}")).collect()
     }
+
+    /// A write to a class's bucket for a listing to stand on, as a heartbeat is one.
+    pub(super) async fn barrier(&self, class: &str) -> Result<Barrier, Failed> {
+        let bucket = &self.listed[class];
+        bucket.barrier(bucket.deadline()).await.map_err(failed)
+    }
+
+    /// The keys of a class, certified in one way or the other.
+    pub(super) async fn certified(&self, class: &str, certified: &Certified) -> Result<Vec<String>, Failed> {
+        let bucket = &self.listed[class];
+        let by = bucket.env().now() + LIST_WITHIN;
+        let listing = bucket.list(&Class::node().filter(), certified, by).await.map_err(failed)?;
+        let name = |key: Key| key.segments().nth(1);
+        Ok(listing.entries.into_iter().filter_map(|(key, _)| name(key)).collect())
+    }
 }
 
 fn owner(node: usize) -> String {
@@ -94,16 +109,19 @@ impl Peer for Layer {
         Ok(found.is_some_and(|view| view.owner == owner(node)))
     }
 
+    /// A heartbeat renews whatever a node holds in one burst.
+    fn renews_apart(&self) -> bool {
+        false
+    }
+
     async fn renew(&self, node: usize, held: &mut [Lease]) -> Renewed {
-        let mut renewed = Renewed::default();
-        for renewal in self.leases[node].renew_all(held).await {
-            renewed.count(match renewal.answer {
-                Ok(Renew::Extended) => Some(true),
-                Ok(Renew::Lost) => Some(false),
-                Err(_) => None,
-            });
-        }
-        renewed
+        let renewals = self.leases[node].renew_all(held).await.into_iter();
+        let kept = renewals.map(|renewal| match renewal.answer {
+            Ok(Renew::Extended) => Some(true),
+            Ok(Renew::Lost) => Some(false),
+            Err(_) => None,
+        });
+        kept.collect()
     }
 
     async fn write(&self, class: &str, name: &str) -> Result<(), Failed> {
@@ -112,11 +130,7 @@ impl Peer for Layer {
     }
 
     async fn list(&self, class: &str) -> Result<Vec<String>, Failed> {
-        let bucket = &self.listed[class];
-        let by = bucket.env().now() + LIST_WITHIN;
-        let listing = bucket.list(&Class::node().filter(), &Certified::Leader, by).await.map_err(failed)?;
-        let name = |key: Key| key.segments().nth(1);
-        Ok(listing.entries.into_iter().filter_map(|(key, _)| name(key)).collect())
+        self.certified(class, &Certified::Leader).await
     }
 
     async fn charge(&self, client: usize) -> Result<Charged, Failed> {

@@ -1,21 +1,34 @@
-//! `loadgen peers`: the same work on this layer, on `async_nats`'s own key-value store, and on etcd with a lease for each seat
-//! and with one for each node.
+//! `loadgen peers`: the same work on this layer, on `async_nats`'s own key-value store, on etcd with a lease for each seat and
+//! with one for each node, and, as far as it is that, as bare requests.
 //!
-//! The peers have their turns at each piece of work, round after round, so that they were all measured on the same machine
-//! under the same load, whatever else it had to do; what is reported are medians over the rounds and how far these are apart.
-//! All keep three copies and sync every write before it is acknowledged: the brokers by `sync_interval: always`, etcd by its
-//! own nature. Each is used in its natural way, which is not the same: this layer's claims are fenced by an epoch and its
-//! listings are certified, an etcd lease is kept alive without a quorum's write.
+//! They have their turns at each piece of work, round after round, so that all were measured on the same machine under the same
+//! load, whatever else it had to do. What is reported are medians over the rounds and how far these are apart, and the layer's
+//! ratios to the others, round by round. All keep three copies and sync every write before it is acknowledged: the brokers by
+//! `sync_interval: always`, etcd by its own nature.
+//!
+//! Each is used in its natural way over one connection of each node, and the ways differ:
+//!
+//! - the layer renews what a node holds in one burst, a compare-and-set each. Its claims are fenced by an epoch and its listings
+//!   are certified;
+//! - the key-value store's user reads an entry and updates it at its revision, each seat at an instant of its own;
+//! - a lease of each seat is kept alive by itself, a lease of a node for all its seats at once. No quorum writes that.
+//!
+//! What a user could do who knows that bursts are cheaper is measured too, where it differs (`renew_burst`), and flat out nobody
+//! does anything else.
 //!
 //! What is wrong is counted for each, and fails no run but for this layer's own: to be fast and wrong is a result.
 
 mod args;
 mod etcd;
+mod floor;
 mod kv;
 mod layer;
+mod pace;
 mod peer;
+mod ratios;
 mod scenario;
 mod tally;
+mod turns;
 mod work;
 
 use std::time::Duration;
@@ -67,9 +80,10 @@ impl Params {
         }
     }
 
-    /// The TTL of the leases: long enough that none ends between two parts of a round on a busy machine.
+    /// The TTL of the leases: long enough that none ends between two turns of a peer on a busy machine. There are six turns of a
+    /// heartbeat each, and between claims and renewals those of the others.
     fn ttl(&self) -> Duration {
-        (self.heartbeat * 4).max(Duration::from_secs(60))
+        self.heartbeat * 8 + Duration::from_secs(60)
     }
 }
 

@@ -26,8 +26,17 @@ pub(super) trait Peer: Clone + Send + Sync + 'static {
     /// Whether a node holds a seat, as it reads right after the claim.
     fn is_mine(&self, node: usize, seat: &str) -> impl Future<Output = Result<bool, Failed>> + Send;
 
-    /// Renews all that a node holds, at once; answers how many it still has, and how many it was told it has lost.
+    /// Whether who goes by its documentation renews each seat at an instant of its own, and not a node's all at once.
+    fn renews_apart(&self) -> bool;
+
+    /// Renews some of what a node holds, at once and with what its holder knows of it; answers how many it still has, and how
+    /// many it was told it has lost.
     fn renew(&self, node: usize, held: &mut [Self::Held]) -> impl Future<Output = Renewed> + Send;
+
+    /// The same as who goes by its documentation does it.
+    fn renew_naturally(&self, node: usize, held: &mut [Self::Held]) -> impl Future<Output = Renewed> + Send {
+        self.renew(node, held)
+    }
 
     /// Writes a key of a class, whatever stands there.
     fn write(&self, class: &str, key: &str) -> impl Future<Output = Result<(), Failed>> + Send;
@@ -53,13 +62,17 @@ pub(super) struct Renewed {
     pub(super) unknown: u64,
 }
 
-impl Renewed {
-    /// Counts one answer, of which nothing is known where there is none.
-    pub(super) fn count(&mut self, kept: Option<bool>) {
-        match kept {
-            Some(true) => self.kept += 1,
-            Some(false) => self.lost += 1,
-            None => self.unknown += 1,
+impl FromIterator<Option<bool>> for Renewed {
+    /// Counts answers, of which nothing is known where there is none.
+    fn from_iter<I: IntoIterator<Item = Option<bool>>>(answers: I) -> Renewed {
+        let mut renewed = Renewed::default();
+        for kept in answers {
+            match kept {
+                Some(true) => renewed.kept += 1,
+                Some(false) => renewed.lost += 1,
+                None => renewed.unknown += 1,
+            }
         }
+        renewed
     }
 }

@@ -1,6 +1,7 @@
 //! The work itself, the same for every peer: one piece of it at a time, and what it came to.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,13 +10,17 @@ use engine::env::{Env, Mono};
 use engine::tasks;
 use futures_util::future::join_all;
 
-use super::Params;
-use super::peer::{Charged, Peer, Renewed};
+use super::peer::{Charged, Failed, Peer, Renewed};
+use super::turns::Renewal;
+use super::{Params, pace};
 use crate::histogram::Samples;
 use crate::recorder::{Op, Outcome};
 
 /// How many keys of a class are rewritten while it is listed under churn.
 const CHURNED: usize = 3;
+
+/// How many listings there are in a turn at least, however long they take.
+const LISTINGS: u64 = 3;
 
 /// A key of a class by its number.
 fn key(number: usize) -> String {
@@ -38,11 +43,26 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    fn add(&mut self, other: Piece) {
+    pub(super) fn add(&mut self, other: Piece) {
         self.ok += other.ok;
         self.wrong += other.wrong;
         self.unknown += other.unknown;
         self.latency.add(&other.latency);
+    }
+
+    /// Adds the answers to renewals that were all there so long after they were due.
+    fn renewed(&mut self, Renewed { kept, lost, unknown }: Renewed, latency: Duration) {
+        self.ok += kept;
+        self.wrong += lost;
+        self.unknown += unknown;
+        if kept > 0 {
+            self.latency.record(latency);
+        }
+    }
+
+    /// Whether a turn of listings may be over.
+    pub(super) fn has_listings(&self) -> bool {
+        self.ok + self.unknown >= LISTINGS
     }
 }
 
@@ -58,16 +78,22 @@ pub(super) struct Work<P> {
 type Claimed<H> = (Piece, Vec<(usize, H)>);
 
 impl<P: Peer> Work<P> {
-    /// Claimers claim fresh seats, each one after another, and read each back. Wrong: a seat that nobody else wants and that is
-    /// refused, or that its holder then reads as somebody else's or nobody's.
-    pub(super) async fn claims(&self, op: &Op, round: usize) -> (Piece, Vec<Vec<P::Held>>) {
-        let Params { seats, nodes, claimers, .. } = self.params;
+    /// Claimers claim fresh seats by their numbers, each one after another, and read each back or do not. Wrong: a seat that
+    /// nobody else wants and that is refused, or that its holder then reads as somebody else's or nobody's.
+    pub(super) async fn claims(
+        &self,
+        op: &Op,
+        round: usize,
+        seats: Range<usize>,
+        read_back: bool,
+    ) -> (Piece, Vec<Vec<P::Held>>) {
+        let Params { nodes, claimers, .. } = self.params;
         let began = self.env.now();
         let tasks = (0..claimers).map(|claimer| {
-            let (env, peer, op) = (self.env.clone(), self.peer.clone(), op.clone());
+            let (env, peer, op, seats) = (self.env.clone(), self.peer.clone(), op.clone(), seats.clone());
             tasks::spawn(async move {
                 let (mut piece, mut held) = (Piece::default(), Vec::new());
-                for number in (claimer..seats).step_by(claimers) {
+                for number in seats.skip(claimer).step_by(claimers) {
                     let (node, seat) = (number % nodes, format!("r{round}s{number}"));
                     let sent = env.now();
                     let started = op.arrival(sent).start(sent);
@@ -84,9 +110,11 @@ impl<P: Peer> Work<P> {
                             piece.ok += 1;
                             piece.latency.record(now.since(sent));
                             held.push((node, lease));
-                            match peer.is_mine(node, &seat).await {
-                                Ok(mine) => piece.wrong += u64::from(!mine),
-                                Err(_) => piece.unknown += 1,
+                            if read_back {
+                                match peer.is_mine(node, &seat).await {
+                                    Ok(mine) => piece.wrong += u64::from(!mine),
+                                    Err(failed) => piece.unknown += doubt(&failed),
+                                }
                             }
                         }
                         Ok(None) => piece.wrong += 1,
@@ -108,23 +136,31 @@ impl<P: Peer> Work<P> {
         (piece, all)
     }
 
-    /// Every node renews what it holds: at its instant within a heartbeat, once, or again and again until the time is over.
-    /// Wrong: a seat that is said to be lost, since all were renewed in time.
-    pub(super) async fn renewals(&self, op: &Op, held: &mut Vec<Vec<P::Held>>, paced: bool) -> Piece {
-        let Params { heartbeat, slice, nodes, .. } = self.params;
+    /// Renews everything once, in no figure: what only a first renewal does, such as opening a stream of answers, is in none. A
+    /// seat that it is told is lost stays lost, and is counted by the renewals that are measured.
+    pub(super) async fn settle(&self, held: &mut [Vec<P::Held>]) {
+        for (node, held) in held.iter_mut().enumerate() {
+            self.peer.renew(node, held).await;
+        }
+    }
+
+    /// Every node renews what it holds: once within a heartbeat, or again and again until the time is over. Wrong: a seat that
+    /// is said to be lost, since all were renewed in time.
+    pub(super) async fn renewals(&self, op: &Op, held: &mut Vec<Vec<P::Held>>, how: Renewal) -> Piece {
+        let Params { heartbeat, slice, .. } = self.params;
         let began = self.env.now();
         let tasks = std::mem::take(held).into_iter().enumerate().map(|(node, mut held)| {
             let (work, op) = (self.clone(), op.clone());
             tasks::spawn(async move {
                 let mut piece = Piece::default();
-                if paced {
-                    let beat = began + heartbeat * node as u32 / nodes as u32;
-                    work.env.sleep_until(beat).await;
-                    work.renew(node, &mut held, &op, beat, &mut piece).await;
-                } else {
+                if how == Renewal::FlatOut {
                     while work.env.now() < began + slice {
-                        work.renew(node, &mut held, &op, work.env.now(), &mut piece).await;
+                        let (renewed, latency) = work.renew(node, &mut held, &op, work.env.now(), how).await;
+                        piece.renewed(renewed, latency);
                     }
+                } else {
+                    work.heartbeat(node, &mut held, &op, began, how, &mut piece).await;
+                    work.env.sleep_until(began + heartbeat).await;
                 }
                 (piece, held)
             })
@@ -140,20 +176,47 @@ impl<P: Peer> Work<P> {
         piece
     }
 
-    /// One burst, which is done when its last answer is there.
-    async fn renew(&self, node: usize, held: &mut [P::Held], op: &Op, due: Mono, piece: &mut Piece) {
+    /// A node's renewals of one heartbeat: all at its instant, or each at an instant of its own, whatever becomes of the others.
+    async fn heartbeat(
+        &self,
+        node: usize,
+        held: &mut [P::Held],
+        op: &Op,
+        began: Mono,
+        how: Renewal,
+        piece: &mut Piece,
+    ) {
+        let Params { heartbeat, nodes, .. } = self.params;
+        let of_it = held.len();
+        let apart = how == Renewal::Natural && self.peer.renews_apart();
+        let due = |place: usize| match apart {
+            true => pace::of_seat(heartbeat, (node, nodes), (place, of_it)),
+            false => pace::of_node(heartbeat, node, nodes),
+        };
+        let at_once = if apart { 1 } else { of_it.max(1) };
+        let renewals = held.chunks_mut(at_once).enumerate().map(|(place, held)| {
+            let due = began + due(place);
+            async move {
+                self.env.sleep_until(due).await;
+                self.renew(node, held, op, due, how).await
+            }
+        });
+        join_all(renewals).await.into_iter().for_each(|(renewed, latency)| piece.renewed(renewed, latency));
+    }
+
+    /// One burst, which is done when its last answer is there; answers how long after it was due that was.
+    async fn renew(&self, node: usize, held: &mut [P::Held], op: &Op, due: Mono, how: Renewal) -> (Renewed, Duration) {
         let started: Vec<_> = held.iter().map(|_| op.arrival(due).start(self.env.now())).collect();
-        let Renewed { kept, lost, unknown } = self.peer.renew(node, held).await;
+        let renewed = match how {
+            Renewal::Natural => self.peer.renew_naturally(node, held).await,
+            Renewal::Bursts | Renewal::FlatOut => self.peer.renew(node, held).await,
+        };
         let now = self.env.now();
+        let Renewed { kept, lost, unknown } = renewed;
         let outcomes = [(Outcome::Ok, kept), (Outcome::Refused, lost), (Outcome::Unknown, unknown)];
         let outcomes = outcomes.into_iter().flat_map(|(outcome, times)| (0..times).map(move |_| outcome));
         started.into_iter().zip(outcomes).for_each(|(started, outcome)| started.finish(outcome, now, 0));
-        piece.ok += kept;
-        piece.wrong += lost;
-        piece.unknown += unknown;
-        if kept > 0 {
-            piece.latency.record(now.since(due));
-        }
+        (renewed, now.since(due))
     }
 
     /// Writes the keys of a class.
@@ -167,9 +230,18 @@ impl<P: Peer> Work<P> {
         Ok(())
     }
 
-    /// A reader lists a class again and again, while some of its keys are rewritten in tight loops or none is. Wrong: a listing
-    /// that lacks a key, since all of them are there throughout.
-    pub(super) async fn listings(&self, op: &Op, class: &'static str, keys: usize, churn: bool) -> Piece {
+    /// A reader lists a class again and again, while some of its keys are rewritten in tight loops or none is. What a listing
+    /// stands on is made before it, and not in its time. Wrong: a listing that lacks a key, since all of them are there
+    /// throughout.
+    pub(super) async fn listings<S>(
+        &self,
+        op: &Op,
+        class: &'static str,
+        churn: bool,
+        stand: impl AsyncFn() -> Result<S, Failed>,
+        list: impl AsyncFn(S) -> Result<Vec<String>, Failed>,
+    ) -> Piece {
+        let keys = self.params.keys(class);
         let over = Arc::new(AtomicBool::new(false));
         let churned = if churn { CHURNED.min(keys) } else { 0 };
         let writers = (0..churned).map(|number| {
@@ -186,11 +258,17 @@ impl<P: Peer> Work<P> {
         let writers: Vec<tasks::Task<()>> = writers.collect();
         let began = self.env.now();
         let mut piece = Piece::default();
-        // One at least, however long it takes.
-        while piece.latency.count() + piece.unknown == 0 || self.env.now() < began + self.params.slice {
+        while !piece.has_listings() || self.env.now() < began + self.params.slice {
+            let stands_on = match stand().await {
+                Ok(stands_on) => stands_on,
+                Err(failed) => {
+                    piece.unknown += doubt(&failed);
+                    continue;
+                }
+            };
             let sent = self.env.now();
             let started = op.arrival(sent).start(sent);
-            let answer = self.peer.list(class).await;
+            let answer = list(stands_on).await;
             let now = self.env.now();
             started.finish(if answer.is_ok() { Outcome::Ok } else { Outcome::Unknown }, now, 0);
             match answer {

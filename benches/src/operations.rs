@@ -69,7 +69,7 @@ impl Operation {
         Operation::Get,
     ];
 
-    /// What every table calls it.
+    /// What it is called on every stand.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Floor => "a bare publish",
@@ -83,6 +83,14 @@ impl Operation {
             Operation::Get => "get a record",
         }
     }
+}
+
+/// Every operation on every stand, in the order of the table: how many brokers, and what the table calls it.
+pub fn stands() -> impl Iterator<Item = (u8, Operation, String)> {
+    let named = |members, brokers: &'static str| {
+        Operation::ALL.map(|operation| (members, operation, format!("{brokers}: {}", operation.name()))).into_iter()
+    };
+    named(1, "one broker").chain(named(3, "three brokers"))
 }
 
 /// Brokers, and a node's connection to them that holds some seats.
@@ -99,12 +107,14 @@ pub struct Stand {
     revision: u64,
     bare: Client,
     bare_subject: String,
+    planted: Option<Operation>,
     // Last, so that the connections end before it.
     _cluster: Cluster,
 }
 
 impl Stand {
-    /// Starts that many brokers, and claims the seats.
+    /// Starts that many brokers, claims the seats, and does every operation once: what the first one leaves behind, such as
+    /// the record of a seat that was released, is there whatever is asked for later, and in whatever order.
     ///
     /// # Panics
     /// When that fails: there is nothing to measure then.
@@ -138,14 +148,22 @@ impl Stand {
             leases,
             budgets,
             bucket,
+            planted: None,
             _cluster: cluster,
         };
         for n in 0..SEATS {
             let lease = stand.claim(seat(n)).await;
             stand.held.push(lease);
         }
-        stand.put().await;
+        for operation in Operation::ALL {
+            stand.once(operation).await;
+        }
         stand
+    }
+
+    /// From now on, the operation makes one request more.
+    pub fn plant(&mut self, operation: Operation) {
+        self.planted = Some(operation);
     }
 
     /// Does an operation once.
@@ -153,6 +171,9 @@ impl Stand {
     /// # Panics
     /// When it has no answer, or not the one that it must have.
     pub async fn once(&mut self, operation: Operation) {
+        if self.planted == Some(operation) {
+            self.get().await;
+        }
         match operation {
             Operation::Floor => {
                 let value = Bytes::from_static(
@@ -180,10 +201,7 @@ impl Stand {
                 assert!(charge.is_ok(), "{charge:?}");
             }
             Operation::Put => self.put().await,
-            Operation::Get => {
-                let found = self.bucket.get(self.record.key()).await;
-                assert!(matches!(found, Ok(Some(_))), "{found:?}");
-            }
+            Operation::Get => self.get().await,
         }
     }
 
@@ -212,11 +230,43 @@ impl Stand {
         assert_eq!(listed.map(|listed| listed.len()), Ok(SEATS));
     }
 
+    async fn get(&self) {
+        let found = self.bucket.get(self.record.key()).await;
+        assert!(matches!(found, Ok(Some(_))), "{found:?}");
+    }
+
     async fn put(&mut self) {
         let value = Write::Value(Bytes::from_static(b"a value"));
         match self.bucket.put(self.record.key(), value, Expect::At(self.revision)).await {
             Ok(Put::Stored(revision)) => self.revision = revision,
             other => panic!("not stored: {other:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{TIMINGS, row};
+
+    /// Suspects are asked for again without the others, so what they ask must not depend on what was asked before.
+    #[tokio::test]
+    async fn an_operation_makes_the_requests_of_the_table_whatever_was_asked_before() {
+        let baseline = TIMINGS.read().expect("the table");
+        let mut stand = Box::pin(Stand::open(1)).await;
+        for (_, operation, name) in stands().filter(|(members, ..)| *members == 1).collect::<Vec<_>>().into_iter().rev()
+        {
+            let asked = row(&name, &baseline).expect("a row").requests;
+            assert_eq!(stand.requests(operation).await, asked, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_planted_operation_makes_one_request_more() {
+        let mut stand = Box::pin(Stand::open(1)).await;
+        let before = stand.requests(Operation::Renew).await;
+        stand.plant(Operation::Renew);
+        assert_eq!(stand.requests(Operation::Renew).await, before + 1);
+        assert_eq!(stand.requests(Operation::Get).await, 1, "and no other does");
     }
 }

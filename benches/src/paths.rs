@@ -123,7 +123,11 @@ pub fn named(name: &str) -> Path {
     *ALL.iter().find(|path| path.name == name).unwrap_or_else(|| panic!("no path is called {name:?}"))
 }
 
-pub(crate) fn instant() -> Timestamp {
+/// The instant at which everything here happens.
+///
+/// # Panics
+/// Never: it is one.
+pub fn instant() -> Timestamp {
     Timestamp::from_second(1_767_323_045).expect("an instant of 2026")
 }
 
@@ -131,7 +135,11 @@ fn zone() -> Zone {
     Zone::parse("timezone", "Europe/Berlin").expect("a zone")
 }
 
-pub(crate) fn windows() -> Windows {
+/// The windows at [`instant`].
+///
+/// # Panics
+/// Never: it is within the calendar.
+pub fn windows() -> Windows {
     Windows::at(instant(), &zone()).expect("an instant within the calendar")
 }
 

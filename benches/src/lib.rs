@@ -12,6 +12,7 @@
 pub mod baseline;
 pub mod instructions;
 pub mod judge;
+mod leaders;
 pub mod noise;
 pub mod operations;
 pub mod paths;

@@ -17,10 +17,11 @@ use engine::slots;
 use engine::slots::budgets::{Budgets, Caps};
 use engine::store::nats::{Nats, NatsBucket};
 use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
+use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use crate::paths::{instant, windows};
-use crate::seat;
+use crate::{leaders, seat};
 
 /// Seats that are held, renewed and listed.
 pub const SEATS: usize = 100;
@@ -38,6 +39,8 @@ const OWNER: &str = "n007:9f86d081884c7d65";
 pub enum Operation {
     /// One publish through the client library and nothing else: what the others are held against.
     Floor,
+    /// As many such publishes at once as there are seats: what a burst is held against.
+    Floors,
     /// A claim of a free seat, and its release.
     Claim,
     /// A renewal.
@@ -57,7 +60,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation, the floor apart.
+    /// Every operation, the floors apart.
     pub const ALL: [Operation; 8] = [
         Operation::Claim,
         Operation::Renew,
@@ -69,10 +72,16 @@ impl Operation {
         Operation::Get,
     ];
 
+    /// What it is held against: a burst against a burst, since a disk may take a hundred writes in a row differently from one.
+    pub fn floor(self) -> Operation {
+        if self == Operation::Burst { Operation::Floors } else { Operation::Floor }
+    }
+
     /// What it is called on every stand.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Floor => "a bare publish",
+            Operation::Floors => "100 bare publishes at once",
             Operation::Claim => "claim and release a seat",
             Operation::Renew => "renew a seat",
             Operation::Burst => "renew 100 seats in a burst",
@@ -123,18 +132,23 @@ impl Stand {
         let cluster = Cluster::start(Settings::new(members), env.clone()).await.expect("the brokers start");
         let access = cluster.access();
         let options = async || access.connect_options().await.expect("credentials");
-        let bare = options().await.connect(access.urls()).await.expect("connected");
+        // Both to the same member.
+        let urls = &access.urls()[..1];
+        let bare = options().await.connect(urls).await.expect("connected");
         let named = Options::named("bench");
-        let jetstream = Box::pin(Jetstream::connect(env.clone(), access.urls(), options().await, named)).await;
+        let jetstream = Box::pin(Jetstream::connect(env.clone(), urls, options().await, named)).await;
         let jetstream = jetstream.expect("connected");
         let store = Nats::new(jetstream.clone(), Storage::File);
         let config = Config { lease_ttl: TTL, replicas: members, ..Config::default() };
-        let leases = Leases::open(env, &store, &config).await.expect("the buckets open");
+        let leases = Leases::open(env.clone(), &store, &config).await.expect("the buckets open");
         let settings =
             slots::Settings { prefix: config.prefix.clone(), replicas: members, retention: Retention::default() };
         let budgets = Budgets::open(&store, &settings).await.expect("the bucket opens");
         let spec = BucketSpec::of(&LEASES, &config.prefix, TTL, members);
         let bucket = store.open(&spec).await.expect("the bucket opens");
+        if members > 1 {
+            leaders::gather(&env, &bare).await;
+        }
         let mut stand = Stand {
             held: Vec::with_capacity(SEATS),
             free: seat(SEATS),
@@ -175,13 +189,8 @@ impl Stand {
             self.get().await;
         }
         match operation {
-            Operation::Floor => {
-                let value = Bytes::from_static(
-                    b"a value of a hundred bytes or so, as most records are when they are written over and over again",
-                );
-                let reply = self.bare.request(self.bare_subject.clone(), value).await.expect("acknowledged");
-                assert!(reply.payload.starts_with(b"{\"stream\":"), "{reply:?}");
-            }
+            Operation::Floor => self.publish().await,
+            Operation::Floors => drop(join_all((0..SEATS).map(|_| self.publish())).await),
             Operation::Claim => {
                 let lease = self.claim(self.free.clone()).await;
                 assert_eq!(self.leases.release(&lease).await, Ok(Release::Released));
@@ -228,6 +237,14 @@ impl Stand {
         // What the claims of the free seat leave behind is looked at too.
         let listed = self.leases.list(&Class::seat(), certified).await;
         assert_eq!(listed.map(|listed| listed.len()), Ok(SEATS));
+    }
+
+    async fn publish(&self) {
+        let value = Bytes::from_static(
+            b"a value of a hundred bytes or so, as most records are when they are written over and over again",
+        );
+        let reply = self.bare.request(self.bare_subject.clone(), value).await.expect("acknowledged");
+        assert!(reply.payload.starts_with(b"{\"stream\":"), "{reply:?}");
     }
 
     async fn get(&self) {

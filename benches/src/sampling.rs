@@ -18,6 +18,12 @@ const BATCH: Duration = Duration::from_micros(200);
 /// Batches of a sample.
 const BATCHES: usize = 12;
 
+/// How often an operation and its floor make a sample.
+const PAIRS: usize = 24;
+
+/// The same of a burst, which is long.
+const BURSTS: usize = 6;
+
 /// Samples of a benchmark in one attempt.
 const SAMPLES: usize = 5;
 
@@ -67,10 +73,11 @@ pub async fn attempt(env: &Env, wanted: impl Fn(&str) -> bool, planted: Option<&
             }
             let requests = stand.requests(operation).await;
             let mut samples = Vec::with_capacity(SAMPLES);
+            let pairs = if operation == Operation::Burst { BURSTS } else { PAIRS };
             for _ in 0..SAMPLES {
                 let (mut work, mut floor) = (Vec::new(), Vec::new());
-                for _ in 0..BATCHES / 2 {
-                    floor.push(took(env, &mut stand, Operation::Floor).await);
+                for _ in 0..pairs {
+                    floor.push(took(env, &mut stand, operation.floor()).await);
                     work.push(took(env, &mut stand, operation).await);
                 }
                 samples.push(quartile(work) / quartile(floor));

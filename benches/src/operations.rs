@@ -41,6 +41,8 @@ pub enum Operation {
     Floor,
     /// As many such publishes at once as there are seats: what a burst is held against.
     Floors,
+    /// One leader's read through the client library and nothing else: what a read is held against.
+    Read,
     /// A claim of a free seat, and its release.
     Claim,
     /// A renewal.
@@ -72,9 +74,14 @@ impl Operation {
         Operation::Get,
     ];
 
-    /// What it is held against: a burst against a burst, since a disk may take a hundred writes in a row differently from one.
+    /// What it is held against: a burst against a burst, since a disk may take a hundred writes in a row differently from one,
+    /// and a read against a read, since it does not wait for the disk at all.
     pub fn floor(self) -> Operation {
-        if self == Operation::Burst { Operation::Floors } else { Operation::Floor }
+        match self {
+            Operation::Burst => Operation::Floors,
+            Operation::Get => Operation::Read,
+            _ => Operation::Floor,
+        }
     }
 
     /// What it is called on every stand.
@@ -82,6 +89,7 @@ impl Operation {
         match self {
             Operation::Floor => "a bare publish",
             Operation::Floors => "100 bare publishes at once",
+            Operation::Read => "a bare read",
             Operation::Claim => "claim and release a seat",
             Operation::Renew => "renew a seat",
             Operation::Burst => "renew 100 seats in a burst",
@@ -116,6 +124,7 @@ pub struct Stand {
     revision: u64,
     bare: Client,
     bare_subject: String,
+    bare_read: String,
     planted: Option<Operation>,
     // Last, so that the connections end before it.
     _cluster: Cluster,
@@ -158,6 +167,7 @@ impl Stand {
             revision: 0,
             bare,
             bare_subject: format!("$KV.{}.other.bare", bucket.name()),
+            bare_read: format!("$JS.API.STREAM.MSG.GET.KV_{}", bucket.name()),
             jetstream,
             leases,
             budgets,
@@ -169,7 +179,7 @@ impl Stand {
             let lease = stand.claim(seat(n)).await;
             stand.held.push(lease);
         }
-        for operation in Operation::ALL {
+        for operation in [Operation::Floor].into_iter().chain(Operation::ALL) {
             stand.once(operation).await;
         }
         stand
@@ -191,6 +201,11 @@ impl Stand {
         match operation {
             Operation::Floor => self.publish().await,
             Operation::Floors => drop(join_all((0..SEATS).map(|_| self.publish())).await),
+            Operation::Read => {
+                let asked = Bytes::from(format!(r#"{{"last_by_subj":"{}"}}"#, self.bare_subject));
+                let reply = self.bare.request(self.bare_read.clone(), asked).await.expect("a message");
+                assert!(reply.payload.windows(6).any(|part| part == b"\"seq\":"), "{reply:?}");
+            }
             Operation::Claim => {
                 let lease = self.claim(self.free.clone()).await;
                 assert_eq!(self.leases.release(&lease).await, Ok(Release::Released));

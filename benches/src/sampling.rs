@@ -24,6 +24,9 @@ const PAIRS: usize = 24;
 /// The same of a burst, which is long.
 const BURSTS: usize = 6;
 
+/// The same of a read, which is short.
+const READS: usize = 200;
+
 /// Samples of a benchmark in one attempt.
 const SAMPLES: usize = 5;
 
@@ -73,7 +76,11 @@ pub async fn attempt(env: &Env, wanted: impl Fn(&str) -> bool, planted: Option<&
             }
             let requests = stand.requests(operation).await;
             let mut samples = Vec::with_capacity(SAMPLES);
-            let pairs = if operation == Operation::Burst { BURSTS } else { PAIRS };
+            let pairs = match operation {
+                Operation::Burst => BURSTS,
+                Operation::Get => READS,
+                _ => PAIRS,
+            };
             for _ in 0..SAMPLES {
                 let (mut work, mut floor) = (Vec::new(), Vec::new());
                 for _ in 0..pairs {

@@ -1,5 +1,5 @@
 //! What was chosen, beside what it was chosen over: serde_json and the layer's own scanner against simd-json. The figures and
-//! the reasons stand in the decisions 13 and 21.
+//! the reasons stand in the decisions 13 and 20.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -3,42 +3,43 @@
 //! It starts itself again for each attempt, since a process keeps for its whole life where its code and its memory happen to
 //! lie, and that alone makes some paths a few hundredths quicker or slower. A benchmark is a regression where the whole
 //! interval of its samples lies beyond the limit, and again in each of two more rounds of attempts of the suspects alone.
+//!
+//! Arguments choose benchmarks whose names contain one of them.
 
 use std::process::{Command, ExitCode, Stdio};
 
-use benches::baseline::{Baseline, file, is_written};
-use benches::judge::{Interval, Limit, Wrong, here, judge, missing};
-use benches::sampling::{NOISE, Sampled, attempt};
+use benches::baseline::{Baseline, is_written};
+use benches::judge::{Interval, Sight, TIMINGS, here, judge, to_write};
+use benches::noise::{self, Noise};
+use benches::operations::stands;
+use benches::paths;
+use benches::plant::planted;
+use benches::rounds::{absorb, convicted, more};
+use benches::sampling::{Sampled, attempt};
+use benches::verdict::{Wrong, settle};
 use engine::env::Env;
 use tokio::runtime::Builder;
 
-/// Set for a process that is one attempt: the benchmarks to sample, a line each, or nothing for all.
-const ATTEMPT: &str = "CREWLET_BENCH_ATTEMPT";
+/// The first argument of a process that is one attempt: the others are the benchmarks to sample.
+const ATTEMPT: &str = "--attempt";
 
 /// Attempts of a round.
 const ATTEMPTS: usize = 7;
 
-/// Rounds that a suspect has to fail.
-const ROUNDS: usize = 3;
-
-/// What a pure path may take beyond its baseline.
-const PURE: Limit = Limit { percent: 5.0 };
-
-/// What an operation over brokers may take beyond its baseline, both in bare publishes. Most of it is the disk's and the
-/// brokers' own, so this is a trip wire; what the code asks for is held to the unit beside it.
-const OPERATION: Limit = Limit { percent: 50.0 };
+/// Further rounds of a benchmark whose samples are too far apart: for a verdict, and for the baseline, which all later verdicts
+/// rest on.
+const MORE: (usize, usize) = (1, 3);
 
 fn main() -> ExitCode {
-    if let Some(wanted) = std::env::var_os(ATTEMPT) {
-        let wanted = wanted.to_string_lossy().into_owned();
-        let wanted: Vec<&str> = wanted.lines().collect();
-        let env = Env::seeded(1);
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let named = |name: &str| wanted.is_empty() || wanted.contains(&name);
-        runtime.block_on(Box::pin(attempt(&env, named, |sampled| println!("{}", sampled.line()))));
-        return ExitCode::SUCCESS;
-    }
-    match gate() {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = if arguments.first().is_some_and(|first| first == ATTEMPT) {
+        one_attempt(&arguments[1..]).map_err(|why| vec![why])
+    } else {
+        // Cargo's own.
+        arguments.retain(|argument| argument != "--bench");
+        gate(&arguments)
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("gate: FAILED\n  {}", why.join("\n  "));
@@ -47,129 +48,137 @@ fn main() -> ExitCode {
     }
 }
 
-fn gate() -> Result<(), Vec<String>> {
-    let path = file("timings.txt");
-    let text = std::fs::read_to_string(&path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
-    let mut baseline = Baseline::parse(&text).map_err(|why| vec![format!("{}: {why}", path.display())])?;
-    let found = round(&[]).map_err(|why| vec![why])?;
-    let noise = noise(&found);
-    println!("gate: noise of this machine now: {noise}");
-    let here = here();
-    if is_written() {
-        baseline.rows = rows(&found)?;
-        baseline.made_on = here;
-        baseline.made_on.push(("noise".to_owned(), noise));
-        return std::fs::write(&path, baseline.render()).map_err(|error| vec![format!("{}: {error}", path.display())]);
-    }
-    let (mut broken, mut suspects) = (Vec::new(), Vec::new());
-    for sampled in found.iter().filter(|sampled| sampled.name != NOISE) {
-        let verdict = judged(sampled, &baseline);
-        print(sampled, &baseline, &verdict);
-        match verdict {
-            Ok(_) => {}
-            Err(Wrong::Broken(why)) => broken.push(why),
-            Err(Wrong::Slower(_)) => suspects.push(sampled.name.clone()),
-        }
-    }
-    let ran: Vec<String> = found.iter().map(|sampled| sampled.name.clone()).collect();
-    broken.extend(missing(&ran, &baseline));
-    let slower = convicted(suspects, &baseline).map_err(|why| vec![why])?;
-    let wrong: Vec<String> = broken.into_iter().chain(slower).collect();
-    let elsewhere = baseline.elsewhere(&here);
-    match (wrong.is_empty(), elsewhere.is_empty()) {
-        (true, _) => println!("gate: ok: {} benchmarks", ran.len()),
-        (false, true) => return Err(wrong),
-        (false, false) => {
-            println!("gate: advice only, as the baseline was made elsewhere:\n  {}", elsewhere.join("\n  "));
-            println!("gate: it would have failed:\n  {}", wrong.join("\n  "));
-        }
-    }
+fn one_attempt(wanted: &[String]) -> Result<(), String> {
+    let planted = planted()?;
+    let env = Env::seeded(1);
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| format!("a runtime: {error}"))?;
+    let named = |name: &str| wanted.iter().any(|wanted| wanted == name);
+    let told = |sampled: Sampled| println!("{}", sampled.line());
+    runtime.block_on(Box::pin(attempt(&env, named, planted.as_deref(), told)));
     Ok(())
 }
 
-/// Those of the suspects that are slower in every further round too, and by how much in the last.
-fn convicted(mut suspects: Vec<String>, baseline: &Baseline) -> Result<Vec<String>, String> {
-    let mut slower = Vec::new();
-    for number in 2..=ROUNDS {
-        if suspects.is_empty() {
-            return Ok(Vec::new());
-        }
-        println!("gate: round {number} of {ROUNDS}: {}", suspects.join(", "));
-        slower.clear();
-        for sampled in round(&suspects)?.iter().filter(|sampled| suspects.contains(&sampled.name)) {
-            if let Err(Wrong::Slower(why) | Wrong::Broken(why)) = judged(sampled, baseline) {
-                slower.push((sampled.name.clone(), why));
-            }
-        }
-        suspects = slower.iter().map(|(name, _)| name.clone()).collect();
+/// Every benchmark, in the order of the table.
+fn every() -> Vec<String> {
+    paths::ALL.iter().map(|path| path.name.to_owned()).chain(stands().map(|(_, _, name)| name)).collect()
+}
+
+fn gate(arguments: &[String]) -> Result<(), Vec<String>> {
+    let one = |why: String| vec![why];
+    let env = Env::seeded(1);
+    let began = env.now();
+    let planted = planted().map_err(one)?;
+    let baseline = TIMINGS.read().map_err(one)?;
+    let chosen = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| name.contains(argument));
+    let names: Vec<String> = every().into_iter().filter(|name| chosen(name)).collect();
+    if names.is_empty() {
+        return Err(one(format!("no benchmark is called anything like {}", arguments.join(" or "))));
     }
-    Ok(slower.into_iter().map(|(_, why)| why).collect())
+    let noise = Noise::of(&round(&noise::ALL.map(|path| path.name.to_owned())).map_err(one)?).map_err(one)?;
+    println!("gate: noise of this machine now: {noise}");
+    if is_written() {
+        return written(baseline, &names, noise);
+    }
+    if let Some(planted) = planted {
+        println!("gate: planted: {planted}");
+        if !names.contains(&planted) {
+            return Err(one(format!("{planted}: planted, and not among the benchmarks chosen")));
+        }
+    }
+    let wider = noise.widens();
+    let mut found = round(&names).map_err(one)?;
+    if !noise.is_too_much() {
+        let blind = |sampled: &Sampled| judge(sampled, &baseline, wider) == Ok(Sight::Blind);
+        more(&mut found, MORE.0, blind, &mut round).map_err(one)?;
+    }
+    let mut wrong = baseline.differences(found.iter().map(|sampled| sampled.name.as_str()), chosen);
+    let (mut suspects, mut blind) = (Vec::new(), Vec::new());
+    for sampled in found.iter().filter(|sampled| baseline.of(&sampled.name).is_some()) {
+        let verdict = judge(sampled, &baseline, wider);
+        print(sampled, &baseline, &verdict);
+        match verdict {
+            Ok(Sight::Sharp) => {}
+            Ok(Sight::Blind) => blind.push(sampled.name.clone()),
+            Err(Wrong::Changed(_)) => suspects.push(sampled.name.clone()),
+            Err(broken) => wrong.push(broken),
+        }
+    }
+    wrong.extend(convicted(suspects, &baseline, wider, &mut round).map_err(one)?);
+    let (all, took) = (names.len(), env.now().since(began).as_secs());
+    if !blind.is_empty() {
+        let blind = (blind.len(), blind.join("\n  "));
+        println!("gate: this machine is too noisy for a verdict on {} of {all}:\n  {}", blind.0, blind.1);
+    }
+    settle("gate", &wrong, &baseline.elsewhere(&here()))?;
+    let ended = if wrong.is_empty() { "ok" } else { "not failed" };
+    println!("gate: {ended}: {} of {all} benchmarks have a verdict, in {took} s", all - blind.len());
+    Ok(())
 }
 
-fn judged(sampled: &Sampled, baseline: &Baseline) -> Result<Interval, Wrong> {
-    let limit = if sampled.requests == 0 { PURE } else { OPERATION };
-    judge(&sampled.name, &sampled.samples, sampled.requests, baseline, limit)
+/// Writes those benchmarks of the baseline anew.
+fn written(mut baseline: Baseline, names: &[String], noise: Noise) -> Result<(), Vec<String>> {
+    let (here, every) = (here(), every());
+    if noise.is_too_much() {
+        return Err(vec![format!("this machine is too noisy to write a baseline on: {noise}")]);
+    }
+    if names.len() == every.len() {
+        baseline.made_on = here;
+        baseline.made_on.push(("noise".to_owned(), noise.to_string()));
+    } else {
+        let elsewhere = baseline.elsewhere(&here);
+        if !elsewhere.is_empty() {
+            return Err([vec!["some rows alone, and the others were made elsewhere".to_owned()], elsewhere].concat());
+        }
+    }
+    let one = |why: String| vec![why];
+    let mut found = round(names).map_err(one)?;
+    more(&mut found, MORE.1, |sampled| to_write(sampled).is_err(), &mut round).map_err(one)?;
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for name in every {
+        let measured = found.iter().find(|sampled| sampled.name == name);
+        match (measured.map(to_write), baseline.of(&name)) {
+            (Some(Ok(row)), _) => rows.push((name, row)),
+            (Some(Err(why)), _) => failed.push(why),
+            (None, _) if names.contains(&name) => failed.push(format!("{name}: missing from this run")),
+            (None, Some(row)) => rows.push((name, row.to_vec())),
+            (None, None) => {}
+        }
+    }
+    if !failed.is_empty() {
+        return Err(failed);
+    }
+    baseline.rows = rows;
+    TIMINGS.write(&baseline).map_err(one)
 }
 
-/// A round of attempts, each a process of its own, of the benchmarks named, or of all where none is.
+/// A round of attempts, each a process of its own, of the benchmarks named.
 fn round(wanted: &[String]) -> Result<Vec<Sampled>, String> {
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let mut found: Vec<Sampled> = Vec::new();
     for _ in 0..ATTEMPTS {
         let mut attempt = Command::new(&program);
-        attempt.env(ATTEMPT, wanted.join("\n")).stderr(Stdio::inherit());
+        attempt.arg(ATTEMPT).args(wanted).stderr(Stdio::inherit());
         let output = attempt.output().map_err(|error| format!("start an attempt: {error}"))?;
         if !output.status.success() {
             return Err(format!("an attempt ended with {}", output.status));
         }
         for line in String::from_utf8_lossy(&output.stdout).lines() {
             let sampled = Sampled::parse(line).ok_or_else(|| format!("an attempt said {line:?}"))?;
-            match found.iter_mut().find(|known| known.name == sampled.name) {
-                Some(known) if known.requests != sampled.requests => {
-                    return Err(format!("{}: {} requests, and then {}", known.name, known.requests, sampled.requests));
-                }
-                Some(known) => known.samples.extend(sampled.samples),
-                None => found.push(sampled),
-            }
+            absorb(&mut found, sampled)?;
         }
     }
     Ok(found)
 }
 
-/// What this machine takes for a change while nothing changes: the fixed work against itself, and every path's first half of
-/// samples against its second.
-fn noise(found: &[Sampled]) -> String {
-    let own = found.iter().find(|sampled| sampled.name == NOISE).map(|sampled| Interval::of(&sampled.samples));
-    let own = match own {
-        Some(Ok(own)) => format!("{:+.2} to {:+.2} %", 100.0 * (own.low - 1.0), 100.0 * (own.high - 1.0)),
-        _ => "not measured".to_owned(),
+fn print(sampled: &Sampled, baseline: &Baseline, verdict: &Result<Sight, Wrong>) {
+    let (Ok(found), Some(&[_, mid, ..])) = (Interval::of(&sampled.samples), baseline.of(&sampled.name)) else { return };
+    let change = |now: f64| 100.0 * (now / mid - 1.0);
+    let said = match verdict {
+        Ok(Sight::Sharp) => "",
+        Ok(Sight::Blind) => "  NO VERDICT",
+        Err(Wrong::Changed(_)) => "  SUSPECT",
+        Err(Wrong::Broken(_)) => "  BROKEN",
     };
-    let halves = found.iter().filter(|sampled| sampled.requests == 0).filter_map(|sampled| {
-        let (first, second) = sampled.samples.split_at(sampled.samples.len() / 2);
-        let (first, second) = (Interval::of(first).ok()?, Interval::of(second).ok()?);
-        Some((100.0 * (second.mid / first.mid - 1.0)).abs())
-    });
-    format!("the fixed work against itself {own}; a path's two halves up to {:.1} %", halves.fold(0.0, f64::max))
-}
-
-/// The baseline's rows.
-fn rows(found: &[Sampled]) -> Result<Vec<(String, Vec<f64>)>, Vec<String>> {
-    let measured = found.iter().filter(|sampled| sampled.name != NOISE);
-    let row = |sampled: &Sampled| {
-        let found = Interval::of(&sampled.samples).map_err(|why| vec![format!("{}: {why}", sampled.name)])?;
-        Ok((sampled.name.clone(), vec![found.low, found.mid, found.high, sampled.requests as f64]))
-    };
-    measured.map(row).collect()
-}
-
-fn print(sampled: &Sampled, baseline: &Baseline, verdict: &Result<Interval, Wrong>) {
-    let Ok(found) = Interval::of(&sampled.samples) else { return };
-    let change = match baseline.of(&sampled.name) {
-        Some(&[_, mid, ..]) => {
-            format!("{:+.1} to {:+.1} %", 100.0 * (found.low / mid - 1.0), 100.0 * (found.high / mid - 1.0))
-        }
-        _ => "new".to_owned(),
-    };
-    let suspect = if verdict.is_err() { "  SUSPECT" } else { "" };
-    println!("{:55} {:>10.4} ± {:>4.1} %   {change}{suspect}", sampled.name, found.mid, found.percent());
+    let (from, to) = (change(found.low), change(found.high));
+    println!("{:55} {:>10.4} ± {:>4.1} %   {from:+.1} to {to:+.1} %{said}", sampled.name, found.mid, found.percent());
 }

@@ -12,7 +12,7 @@ fn operations(c: &mut Criterion) {
         let mut stand = runtime.block_on(Box::pin(Stand::open(members)));
         let mut group = c.benchmark_group(brokers);
         group.sampling_mode(SamplingMode::Flat);
-        for operation in [Operation::Floor].into_iter().chain(Operation::ALL) {
+        for operation in [Operation::Floor, Operation::Floors, Operation::Read].into_iter().chain(Operation::ALL) {
             group.bench_function(operation.name(), |b| b.iter(|| runtime.block_on(stand.once(operation))));
         }
         group.finish();

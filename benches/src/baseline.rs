@@ -1,7 +1,7 @@
 //! What is checked in for later runs to be held against: where it was made, and numbers by name.
 //!
 //! Text, made to be read in a diff. Lines that begin with `#` are for people; `@` begins a fact about the machine or the tools;
-//! every other line is a name and its numbers:
+//! every other line is a name and its numbers, of which each table has so many:
 //!
 //! ```text
 //! @ rustc | rustc 1.95.0
@@ -12,7 +12,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A checked-in table.
+use crate::verdict::Wrong;
+
+/// What a checked-in table says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline {
     /// What stands above it for people.
@@ -26,12 +28,47 @@ pub struct Baseline {
 /// A fact about a machine or a tool, by name.
 pub type Fact = (String, String);
 
-impl Baseline {
-    /// Reads a table.
+/// A checked-in table of this package.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// Its file.
+    pub file: &'static str,
+    /// How many numbers a row has.
+    pub each: usize,
+}
+
+impl Table {
+    /// Reads it, as [`Baseline::parse`] does.
     ///
     /// # Errors
-    /// A line that is none of the three, and a name that stands there twice.
-    pub fn parse(text: &str) -> Result<Baseline, String> {
+    /// That it cannot be read, with its path.
+    pub fn read(&self) -> Result<Baseline, String> {
+        let path = self.path();
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Baseline::parse(&text, self.each).map_err(|why| format!("{}: {why}", path.display()))
+    }
+
+    /// Writes it anew.
+    ///
+    /// # Errors
+    /// That it cannot be written, with its path.
+    pub fn write(&self, baseline: &Baseline) -> Result<(), String> {
+        let path = self.path();
+        std::fs::write(&path, baseline.render()).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(self.file)
+    }
+}
+
+impl Baseline {
+    /// Reads a table of rows that have so many numbers each.
+    ///
+    /// # Errors
+    /// A line that is none of the three, a name that stands there twice, a number that is not finite, a row of more numbers or
+    /// of fewer, and a table without rows.
+    pub fn parse(text: &str, each: usize) -> Result<Baseline, String> {
         let mut baseline = Baseline::default();
         for (number, line) in (1..).zip(text.lines()) {
             if line.is_empty() || line.starts_with('#') {
@@ -46,14 +83,31 @@ impl Baseline {
                 baseline.made_on.push((fact.trim().to_owned(), value.to_owned()));
                 continue;
             }
-            let numbers = cells.map(|cell| cell.parse().map_err(|_| format!("line {number}: {cell:?} is no number")));
-            let numbers = numbers.collect::<Result<Vec<f64>, String>>()?;
-            if numbers.is_empty() || baseline.of(name).is_some() {
-                return Err(format!("line {number}: {name:?} without numbers, or for the second time"));
+            let number_of = |cell: &str| {
+                let parsed = cell.parse().ok().filter(|parsed: &f64| parsed.is_finite());
+                parsed.ok_or_else(|| format!("line {number}: {cell:?} is no number"))
+            };
+            let numbers = cells.map(number_of).collect::<Result<Vec<f64>, String>>()?;
+            if numbers.len() != each {
+                return Err(format!("line {number}: {name:?} with {} numbers, not {each}", numbers.len()));
+            }
+            if baseline.of(name).is_some() {
+                return Err(format!("line {number}: {name:?} for the second time"));
             }
             baseline.rows.push((name.to_owned(), numbers));
         }
-        Ok(baseline)
+        if baseline.rows.is_empty() { Err("a table without rows".to_owned()) } else { Ok(baseline) }
+    }
+
+    /// What differs between the names that the table has and those that were run, among the `chosen`.
+    pub fn differences<'a>(&self, ran: impl Iterator<Item = &'a str>, chosen: impl Fn(&str) -> bool) -> Vec<Wrong> {
+        let ran: Vec<&str> = ran.collect();
+        let new = ran.iter().filter(|name| self.of(name).is_none());
+        let new = new.map(|name| format!("{name}: not in the baseline: write it down"));
+        let missing =
+            self.rows.iter().map(|(name, _)| name).filter(|name| chosen(name) && !ran.contains(&name.as_str()));
+        let missing = missing.map(|name| format!("{name}: in the baseline, and missing from this run"));
+        new.chain(missing).map(Wrong::Broken).collect()
     }
 
     /// The numbers of a name.
@@ -87,18 +141,20 @@ impl Baseline {
     }
 }
 
+/// Decimals enough to tell a thousandth of it.
 fn decimals(number: f64) -> usize {
-    if number.fract() == 0.0 { 0 } else { 4 }
+    if number.fract() == 0.0 {
+        0
+    } else if number < 0.1 {
+        6
+    } else {
+        4
+    }
 }
 
 /// Whether a run is to write its baseline instead of being held against it.
 pub fn is_written() -> bool {
     std::env::var_os("CREWLET_BASELINE").is_some_and(|what| what == "write")
-}
-
-/// Where a file of this package lies.
-pub fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 /// The first line that a program prints, or that it cannot be run: a fact too.
@@ -121,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_read_is_written_again() {
-        let baseline = Baseline::parse(TEXT).unwrap();
+        let baseline = Baseline::parse(TEXT, 1).unwrap();
         assert_eq!(baseline.of("leader read"), Some(&[1893.0][..]));
         assert_eq!(baseline.of("leader"), None);
         assert_eq!(baseline.render(), TEXT);
@@ -129,14 +185,25 @@ mod tests {
 
     #[test]
     fn a_line_that_says_nothing_is_refused() {
-        for text in ["a", "a | b", "a | 1\na | 2", "@ rustc"] {
-            assert!(Baseline::parse(text).is_err(), "{text}");
+        for text in ["a", "a | b", "a | 1\na | 2", "@ rustc", "a | inf", "a | NaN", "a | 1 | 2", "", "# no rows\n"] {
+            assert!(Baseline::parse(text, 1).is_err(), "{text}");
         }
     }
 
     #[test]
+    fn what_is_on_one_side_alone_is_broken_on_any_machine() {
+        let baseline = Baseline::parse(TEXT, 1).unwrap();
+        let broken =
+            |ran: &[&str], chosen: &str| baseline.differences(ran.iter().copied(), |name| name.contains(chosen)).len();
+        assert_eq!(broken(&["leader read", "key"], ""), 0);
+        assert_eq!(broken(&["leader read"], ""), 1, "key is missing");
+        assert_eq!(broken(&["leader read"], "leader"), 0, "key was not asked for");
+        assert_eq!(broken(&["leader read", "key", "new"], ""), 1);
+    }
+
+    #[test]
     fn another_compiler_is_told() {
-        let baseline = Baseline::parse(TEXT).unwrap();
+        let baseline = Baseline::parse(TEXT, 1).unwrap();
         assert_eq!(baseline.elsewhere(&facts("rustc 1.95.0")), Vec::<String>::new());
         assert_eq!(
             baseline.elsewhere(&facts("rustc 1.96.0")),

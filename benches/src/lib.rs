@@ -2,7 +2,9 @@
 //!
 //! - [`paths`] is the one list of what is measured without a broker; criterion, the instruction counts and the gate take it
 //!   from there.
-//! - [`baseline`] reads and writes what is checked in; [`judge`] decides from samples, [`instructions`] from counts.
+//! - [`baseline`] reads and writes what is checked in; [`judge`] decides from samples, [`instructions`] from counts, and
+//!   [`verdict`] says what of it fails the gate.
+//! - [`plant`] makes a loss on purpose, so that the gates are seen to fail.
 //! - Beside them stands data of the size and the shape that a fleet has.
 //!
 //! `docs/benches.md` says what each gate holds, how to read it and how to update it.
@@ -10,9 +12,14 @@
 pub mod baseline;
 pub mod instructions;
 pub mod judge;
+mod leaders;
+pub mod noise;
 pub mod operations;
 pub mod paths;
+pub mod plant;
+pub mod rounds;
 pub mod sampling;
+pub mod verdict;
 pub mod work;
 
 use coordproto::key::Resource;

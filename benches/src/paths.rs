@@ -4,6 +4,7 @@
 //! so that its instructions are a number.
 
 use std::hint::black_box;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use coordproto::record::budget::BudgetRecord;
 use coordproto::record::lease::{EpochRecord, LeaseRecord};
 use coordproto::tally::{self, Ceilings};
 use coordproto::window::{Label, Windows, Zone};
+use engine::jetstream::waiters::{self, Delivery, Event, NEVER, Room, Tick, Waiters};
 use jiff::Timestamp;
 
 use crate::work::{Path, Work, each, on};
@@ -24,13 +26,16 @@ use crate::{budget, index_reply, leader_reply, record, seat, subject};
 /// One key in this many was lost by the pass and read from the leader.
 const LOST: usize = 100;
 
+/// Waiters beside the one that is looked at.
+const WAITING: usize = 1_000;
+
 const STORED: &[u8] = br#"{"stream":"KV_crewlet_leases","seq":1234567}"#;
 const REFUSED: &[u8] = br#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1234567"},"stream":"KV_crewlet_leases","seq":0}"#;
 const PLAIN: &str = "seat:s00042";
 const ESCAPED: &str = "seat:Équipe de nuit/α.1";
 
 /// Every path, in the order of the tables.
-pub const ALL: [Path; 31] = [
+pub const ALL: [Path; 33] = [
     Path::quick("key: encode, plain", || on(PLAIN, |name| done(Resource::parse(name)))),
     Path::quick("key: encode, escaped", || on(ESCAPED, |name| done(Resource::parse(name)))),
     Path::quick("key: decode, plain", || decoded(PLAIN)),
@@ -101,6 +106,8 @@ pub const ALL: [Path; 31] = [
             },
         )
     }),
+    Path::quick("waiters: asked, answered and gone", answered),
+    Path::quick("waiters: a tick, one of 1,000 is due", ticked),
 ];
 
 /// Takes what a path came to, so that nothing of the way there can be left out.
@@ -116,7 +123,11 @@ pub fn named(name: &str) -> Path {
     *ALL.iter().find(|path| path.name == name).unwrap_or_else(|| panic!("no path is called {name:?}"))
 }
 
-pub(crate) fn instant() -> Timestamp {
+/// The instant at which everything here happens.
+///
+/// # Panics
+/// Never: it is one.
+pub fn instant() -> Timestamp {
     Timestamp::from_second(1_767_323_045).expect("an instant of 2026")
 }
 
@@ -124,7 +135,11 @@ fn zone() -> Zone {
     Zone::parse("timezone", "Europe/Berlin").expect("a zone")
 }
 
-pub(crate) fn windows() -> Windows {
+/// The windows at [`instant`].
+///
+/// # Panics
+/// Never: it is within the calendar.
+pub fn windows() -> Windows {
     Windows::at(instant(), &zone()).expect("an instant within the calendar")
 }
 
@@ -203,6 +218,49 @@ fn proved(keys: usize) -> Box<dyn Work> {
     )
 }
 
+/// So many waiters, of which each is told in its own tick to ask again, and never before that.
+fn waiting() -> (Waiters<Bytes>, Vec<waiters::Key>) {
+    let mut waiters = Waiters::with_capacity(WAITING + 1);
+    let keys = (1..=WAITING as Tick).map(|tick| waiters.insert(NEVER, tick, Room::Answer)).collect();
+    (waiters, keys)
+}
+
+/// What a request takes of the waiters, beside others that wait.
+fn answered() -> Box<dyn Work> {
+    let (mut waiters, _) = waiting();
+    let mut context = Context::from_waker(Waker::noop());
+    each(
+        |_| Bytes::from_static(STORED),
+        move |reply| {
+            let key = waiters.insert(WAITING as Tick, NEVER, Room::Answer);
+            assert!(waiters.poll(key, &mut context).is_pending(), "it has no answer yet");
+            if let Delivery::Taken(Some(waker)) = waiters.deliver(key, reply, true) {
+                waker.wake();
+            }
+            let told = waiters.poll(key, &mut context);
+            waiters.remove(key);
+            told
+        },
+    )
+}
+
+/// A tick of the wheel in which one waiter is due and waits on. A thousand ticks later it is its turn again.
+fn ticked() -> Box<dyn Work> {
+    let (mut waiters, keys) = waiting();
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut now, mut wake) = (0, Vec::new());
+    on((), move |()| {
+        let key = keys[now as usize % WAITING];
+        now += 1;
+        assert!(waiters.poll(key, &mut context).is_pending(), "it is not due yet");
+        waiters.advance(now, &mut wake);
+        wake.drain(..).for_each(Waker::wake);
+        assert_eq!(waiters.poll(key, &mut context), Poll::Ready(Event::Resend));
+        waiters.resend_at(key, now + WAITING as Tick);
+        done(waiters.next_due());
+    })
+}
+
 fn charged(day: u64) -> Box<dyn Work> {
     let (windows, ceilings) = (windows(), ceilings(day));
     on(budget(10), move |record| done(tally::charge(Some(record), &windows, &ceilings, 1_234, instant())))
@@ -213,6 +271,21 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::baseline::Table;
+    use crate::instructions::INSTRUCTIONS;
+    use crate::judge::TIMINGS;
+    use crate::operations::stands;
+
+    #[test]
+    fn the_tables_have_a_row_of_every_path_and_operation_and_no_other() {
+        let paths: Vec<String> = ALL.iter().map(|path| path.name.to_owned()).collect();
+        let all: Vec<String> = paths.iter().cloned().chain(stands().map(|(_, _, name)| name)).collect();
+        let rows = |table: &Table| -> Vec<String> {
+            table.read().expect("a table").rows.into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(rows(&INSTRUCTIONS), paths);
+        assert_eq!(rows(&TIMINGS), all);
+    }
 
     #[test]
     fn every_path_has_a_name_of_its_own_and_runs() {

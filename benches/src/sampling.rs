@@ -7,18 +7,25 @@ use std::time::Duration;
 
 use engine::env::Env;
 
-use crate::operations::{Operation, Stand};
-use crate::paths::ALL;
-use crate::work::{Path, Work, on};
-
-/// The fixed work against itself: what this machine takes for a change while nothing changes.
-pub const NOISE: &str = "noise: the fixed work against itself";
+use crate::noise::{self, fixed};
+use crate::operations::{Operation, Stand, stands};
+use crate::paths;
+use crate::work::{Path, Work};
 
 /// How long a batch takes about.
 const BATCH: Duration = Duration::from_micros(200);
 
 /// Batches of a sample.
 const BATCHES: usize = 12;
+
+/// How often an operation and its floor make a sample.
+const PAIRS: usize = 24;
+
+/// The same of a burst, which is long.
+const BURSTS: usize = 6;
+
+/// The same of a read, which is short.
+const READS: usize = 200;
 
 /// Samples of a benchmark in one attempt.
 const SAMPLES: usize = 5;
@@ -50,49 +57,34 @@ impl Sampled {
     }
 }
 
-/// Work of a fixed size: about a microsecond of arithmetic, each step of which needs the one before.
-fn fixed() -> Box<dyn Work> {
-    on([7_u8; 512], |bytes| {
-        let hash = bytes
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-        std::hint::black_box(hash);
-    })
-}
-
-/// Samples those benchmarks that `wanted` names.
-pub async fn attempt(env: &Env, wanted: impl Fn(&str) -> bool, mut told: impl FnMut(Sampled)) {
-    let mut against = Batch::of(env, fixed());
-    let noise = Path::quick(NOISE, fixed);
-    let mut paths: Vec<(Path, Batch)> = [noise]
-        .into_iter()
-        .chain(ALL)
-        .filter(|path| wanted(path.name))
-        .map(|path| (path, Batch::of(env, path.warm())))
-        .collect();
-    let mut found: Vec<Vec<f64>> = vec![Vec::new(); paths.len()];
-    // In turn, so that a moment of trouble is a sample of many paths and not all samples of one.
-    for _ in 0..SAMPLES {
-        for ((_, batch), samples) in paths.iter_mut().zip(&mut found) {
-            samples.push(sample(env, batch, &mut against));
-        }
-    }
-    for ((path, _), samples) in paths.into_iter().zip(found) {
-        told(Sampled { name: path.name.to_owned(), requests: 0, samples });
-    }
-    for (members, brokers) in [(1, "one broker"), (3, "three brokers")] {
-        let named = Operation::ALL.map(|operation| (operation, format!("{brokers}: {}", operation.name())));
-        if !named.iter().any(|(_, name)| wanted(name)) {
+/// Samples those benchmarks that `wanted` names; what is planted is made dearer.
+pub async fn attempt(env: &Env, wanted: impl Fn(&str) -> bool, planted: Option<&str>, mut told: impl FnMut(Sampled)) {
+    let began = env.now();
+    let paths = noise::ALL.into_iter().chain(paths::ALL).filter(|path| wanted(path.name));
+    let paths = paths.map(|path| if planted == Some(path.name) { path.planted() } else { path });
+    let clock = || env.now().since(began);
+    sampled(&clock, Batch::of(&clock, fixed()), paths.collect()).into_iter().for_each(&mut told);
+    for members in [1, 3] {
+        let named: Vec<_> = stands().filter(|(stand, _, name)| *stand == members && wanted(name)).collect();
+        if named.is_empty() {
             continue;
         }
         let mut stand = Box::pin(Stand::open(members)).await;
-        for (operation, name) in named.into_iter().filter(|(_, name)| wanted(name)) {
+        for (_, operation, name) in named {
+            if planted == Some(name.as_str()) {
+                stand.plant(operation);
+            }
             let requests = stand.requests(operation).await;
             let mut samples = Vec::with_capacity(SAMPLES);
+            let pairs = match operation {
+                Operation::Burst => BURSTS,
+                Operation::Get => READS,
+                _ => PAIRS,
+            };
             for _ in 0..SAMPLES {
                 let (mut work, mut floor) = (Vec::new(), Vec::new());
-                for _ in 0..BATCHES / 2 {
-                    floor.push(took(env, &mut stand, Operation::Floor).await);
+                for _ in 0..pairs {
+                    floor.push(took(env, &mut stand, operation.floor()).await);
                     work.push(took(env, &mut stand, operation).await);
                 }
                 samples.push(quartile(work) / quartile(floor));
@@ -108,6 +100,23 @@ async fn took(env: &Env, stand: &mut Stand, operation: Operation) -> f64 {
     env.now().since(began).as_secs_f64()
 }
 
+/// How long it is since some instant.
+type Clock<'a> = &'a dyn Fn() -> Duration;
+
+/// Samples of some paths, each in turn with the same fixed work.
+fn sampled(clock: Clock<'_>, mut against: Batch, paths: Vec<Path>) -> Vec<Sampled> {
+    let mut batches: Vec<Batch> = paths.iter().map(|path| Batch::of(clock, path.warm())).collect();
+    let mut found: Vec<Vec<f64>> = vec![Vec::new(); paths.len()];
+    // In turn, so that a moment of trouble is a sample of many paths and not all samples of one.
+    for _ in 0..SAMPLES {
+        for (batch, samples) in batches.iter_mut().zip(&mut found) {
+            samples.push(sample(clock, batch, &mut against));
+        }
+    }
+    let told = |(path, samples): (Path, _)| Sampled { name: path.name.to_owned(), requests: 0, samples };
+    paths.into_iter().zip(found).map(told).collect()
+}
+
 /// Work, and how often it makes a batch.
 struct Batch {
     work: Box<dyn Work>,
@@ -115,31 +124,31 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(env: &Env, work: Box<dyn Work>) -> Batch {
+    fn of(clock: Clock<'_>, work: Box<dyn Work>) -> Batch {
         let mut batch = Batch { work, times: 1 };
-        while batch.took(env) < BATCH && batch.times < 1 << 20 {
+        while batch.took(clock) < BATCH && batch.times < 1 << 20 {
             batch.times *= 2;
         }
         batch
     }
 
-    fn took(&mut self, env: &Env) -> Duration {
+    fn took(&mut self, clock: Clock<'_>) -> Duration {
         self.work.prepare(self.times);
-        let began = env.now();
+        let began = clock();
         self.work.run();
-        env.now().since(began)
+        clock().saturating_sub(began)
     }
 
-    fn each(&mut self, env: &Env) -> f64 {
-        self.took(env).as_secs_f64() / self.times as f64
+    fn each(&mut self, clock: Clock<'_>) -> f64 {
+        self.took(clock).as_secs_f64() / self.times as f64
     }
 }
 
-fn sample(env: &Env, batch: &mut Batch, against: &mut Batch) -> f64 {
+fn sample(clock: Clock<'_>, batch: &mut Batch, against: &mut Batch) -> f64 {
     let (mut work, mut fixed) = (Vec::new(), Vec::new());
     for _ in 0..BATCHES {
-        fixed.push(against.each(env));
-        work.push(batch.each(env));
+        fixed.push(against.each(clock));
+        work.push(batch.each(clock));
     }
     quartile(work) / quartile(fixed)
 }
@@ -152,7 +161,13 @@ fn quartile(mut times: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::baseline::Baseline;
+    use crate::judge::{Sight, judge, to_write};
+    use crate::verdict::Wrong;
+    use crate::work::on;
 
     #[test]
     fn what_an_attempt_says_is_read_again() {
@@ -168,5 +183,40 @@ mod tests {
     #[test]
     fn a_disturbed_batch_does_not_move_the_quartile() {
         assert_eq!(quartile(vec![1.0, 1.0, 9.0, 1.0, 1.0, 50.0, 1.0, 2.0]), 1.0);
+    }
+
+    thread_local! {
+        /// Nanoseconds that the work of this thread took, by its own account.
+        static TAKEN: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// A path of which a run takes about two microseconds, of a clock that nothing else moves.
+    const TAKING: Path =
+        Path::quick("taking", || on((), |()| TAKEN.set(TAKEN.get() + 2_000 + TAKEN.get() * 7_919 % 41)));
+
+    /// What the gate samples of it, with fixed work that takes a microsecond.
+    fn taken(path: Path) -> Sampled {
+        let clock = || Duration::from_nanos(TAKEN.get());
+        let against = || Batch::of(&clock, on((), |()| TAKEN.set(TAKEN.get() + 1_000)));
+        let mut sampled = sampled(&clock, against(), vec![path]);
+        for _ in 1..7 {
+            let again = super::sampled(&clock, against(), vec![path]).swap_remove(0);
+            sampled[0].samples.extend(again.samples);
+        }
+        sampled.swap_remove(0)
+    }
+
+    #[test]
+    fn a_planted_path_fails_the_timed_gate_and_the_same_path_without_does_not() {
+        let baseline = Baseline {
+            rows: vec![("taking".to_owned(), to_write(&taken(TAKING)).expect("a row"))],
+            ..Baseline::default()
+        };
+        for _ in 0..10 {
+            assert_eq!(judge(&taken(TAKING), &baseline, 0.0), Ok(Sight::Sharp));
+            let planted = judge(&taken(TAKING.planted()), &baseline, 0.0);
+            let Err(Wrong::Changed(why)) = planted else { panic!("{planted:?}") };
+            assert!(why.starts_with("taking: +"), "{why}");
+        }
     }
 }

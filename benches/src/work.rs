@@ -2,6 +2,8 @@
 
 use std::hint::black_box;
 
+use crate::plant::Dearer;
+
 /// Something to measure, with everything it needs at hand.
 pub trait Work {
     /// Makes the inputs of so many runs.
@@ -18,25 +20,41 @@ pub struct Path {
     pub name: &'static str,
     /// How often it is done where instructions are counted: as often as makes the counting's own few disappear.
     pub counted: usize,
+    dearer: bool,
     make: fn() -> Box<dyn Work>,
 }
 
 impl Path {
     /// A path that is quick, and counted many times.
     pub const fn quick(name: &'static str, make: fn() -> Box<dyn Work>) -> Path {
-        Path { name, counted: 64, make }
+        Path { name, counted: 64, dearer: false, make }
     }
 
     /// A path over so much that once is enough.
     pub const fn long(name: &'static str, make: fn() -> Box<dyn Work>) -> Path {
-        Path { name, counted: 1, make }
+        Path { name, counted: 1, dearer: false, make }
+    }
+
+    /// The same path, every tenth run of which is done twice.
+    pub fn planted(self) -> Path {
+        Path { dearer: true, ..self }
     }
 
     /// The path made ready, and done once: what the first run sets up for all later ones is done.
     pub fn warm(&self) -> Box<dyn Work> {
         let mut work = (self.make)();
+        if self.dearer {
+            work = Box::new(Dearer::of(work));
+        }
         work.prepare(1);
         work.run();
+        work
+    }
+
+    /// The path made ready for what is counted: one run of the work is all of it.
+    pub fn ready(&self) -> Box<dyn Work> {
+        let mut work = self.warm();
+        work.prepare(self.counted);
         work
     }
 }

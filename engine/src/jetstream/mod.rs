@@ -29,7 +29,9 @@ mod meter;
 mod publish;
 mod read;
 mod stream;
-mod waiters;
+// Open for the benches alone, which measure it without a broker.
+#[doc(hidden)]
+pub mod waiters;
 
 pub use connection::{ConnectError, Jetstream, Options, Server};
 pub use consumer::{Delivery, Pass, Values};

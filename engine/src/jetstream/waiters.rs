@@ -20,23 +20,23 @@ const MOST_REPLIES: usize = 4;
 const NONE: u32 = u32::MAX;
 
 /// Instants as the wheel counts them.
-pub(crate) type Tick = u64;
+pub type Tick = u64;
 
 /// A tick that never comes.
-pub(crate) const NEVER: Tick = Tick::MAX;
+pub const NEVER: Tick = Tick::MAX;
 
 /// One waiter among those that used its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub struct Key {
     /// The slot; used again once its waiter is gone.
-    pub(crate) slot: u32,
+    pub slot: u32,
     /// How many waiters used the slot before this one, modulo 2^32.
-    pub(crate) generation: u32,
+    pub generation: u32,
 }
 
 /// How many replies are kept for a waiter that has not come to look yet. What comes beyond is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub enum Room {
     /// One answer, and what may come beside it.
     Answer,
     /// All records of a batch and its end.
@@ -54,7 +54,7 @@ impl Room {
 
 /// What a waiter is told.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Event<T> {
+pub enum Event<T> {
     /// A reply came.
     Reply(T),
     /// It is time to ask again.
@@ -67,7 +67,7 @@ pub(crate) enum Event<T> {
 
 /// What became of a reply.
 #[derive(Debug)]
-pub(crate) enum Delivery {
+pub enum Delivery {
     /// Its waiter has it; the task to wake, if it was asleep.
     Taken(Option<Waker>),
     /// Nobody waits for it any more.
@@ -99,7 +99,7 @@ impl<T> Waiter<T> {
 }
 
 /// The waiters of one connection.
-pub(crate) struct Waiters<T> {
+pub struct Waiters<T> {
     slots: Vec<Waiter<T>>,
     free: u32,
     live: usize,
@@ -112,7 +112,7 @@ pub(crate) struct Waiters<T> {
 
 impl<T> Waiters<T> {
     /// Room for `capacity` waiters; more are made room for when they come.
-    pub(crate) fn with_capacity(capacity: usize) -> Waiters<T> {
+    pub fn with_capacity(capacity: usize) -> Waiters<T> {
         Waiters {
             slots: Vec::with_capacity(capacity),
             free: NONE,
@@ -129,7 +129,7 @@ impl<T> Waiters<T> {
     }
 
     /// A new waiter that expires at `deadline` and is told at `resend`, if that comes first, to ask again.
-    pub(crate) fn insert(&mut self, deadline: Tick, resend: Tick, room: Room) -> Key {
+    pub fn insert(&mut self, deadline: Tick, resend: Tick, room: Room) -> Key {
         let slot = if self.free == NONE {
             let slot = u32::try_from(self.slots.len()).expect("memory ends long before 2^32 waiters");
             self.slots.push(Waiter {
@@ -165,7 +165,7 @@ impl<T> Waiters<T> {
     }
 
     /// Forgets a waiter, and what it has not looked at.
-    pub(crate) fn remove(&mut self, key: Key) {
+    pub fn remove(&mut self, key: Key) {
         if self.find(key).is_none() {
             return;
         }
@@ -187,7 +187,7 @@ impl<T> Waiters<T> {
 
     /// Hands a reply to the waiter it names. One that waits for a batch sleeps until the reply that `ends` it, or until its
     /// time comes: to be woken for every record would cost more than to take them.
-    pub(crate) fn deliver(&mut self, key: Key, reply: T, ends: bool) -> Delivery {
+    pub fn deliver(&mut self, key: Key, reply: T, ends: bool) -> Delivery {
         match self.find(key) {
             Some(waiter) if waiter.replies.len() < waiter.room.replies() => {
                 waiter.replies.push_back(reply);
@@ -203,7 +203,7 @@ impl<T> Waiters<T> {
     ///
     /// # Panics
     /// When the waiter was removed.
-    pub(crate) fn poll(&mut self, key: Key, context: &mut Context<'_>) -> Poll<Event<T>> {
+    pub fn poll(&mut self, key: Key, context: &mut Context<'_>) -> Poll<Event<T>> {
         let waiter = self.find(key).expect("a waiter is polled only by its owner, who removes it");
         if let Some(reply) = waiter.replies.pop_front() {
             return Poll::Ready(Event::Reply(reply));
@@ -228,7 +228,7 @@ impl<T> Waiters<T> {
     ///
     /// # Panics
     /// When the waiter was removed.
-    pub(crate) fn wake_for(&mut self, key: Key, waker: &Waker) {
+    pub fn wake_for(&mut self, key: Key, waker: &Waker) {
         let waiter = self.find(key).expect("a waiter is asked only by its owner, who removes it");
         if waiter.replies.is_empty() && !waiter.failed && !waiter.expired && !waiter.resend_due {
             waiter.waker = Some(waker.clone());
@@ -238,12 +238,12 @@ impl<T> Waiters<T> {
     }
 
     /// Sets when the waiter is next told to ask again.
-    pub(crate) fn resend_at(&mut self, key: Key, resend: Tick) {
+    pub fn resend_at(&mut self, key: Key, resend: Tick) {
         self.retime(key, |waiter| waiter.resend = resend);
     }
 
     /// Ends the waiter no later than `deadline`, without asking again before.
-    pub(crate) fn end_by(&mut self, key: Key, deadline: Tick) {
+    pub fn end_by(&mut self, key: Key, deadline: Tick) {
         self.retime(key, |waiter| {
             waiter.deadline = waiter.deadline.min(deadline);
             waiter.resend = NEVER;
@@ -262,7 +262,7 @@ impl<T> Waiters<T> {
     }
 
     /// Brings the wheel to `now`: tasks to wake, because their time has come, are added to `wake`.
-    pub(crate) fn advance(&mut self, now: Tick, wake: &mut Vec<Waker>) {
+    pub fn advance(&mut self, now: Tick, wake: &mut Vec<Waker>) {
         if now <= self.now {
             return;
         }
@@ -298,7 +298,7 @@ impl<T> Waiters<T> {
     }
 
     /// The next tick at which [`Waiters::advance`] may have something to do; `None` while nobody waits for time to pass.
-    pub(crate) fn next_due(&self) -> Option<Tick> {
+    pub fn next_due(&self) -> Option<Tick> {
         (1..=BUCKETS as Tick).map(|ahead| self.now + ahead).find(|&tick| {
             let bucket = bucket(tick);
             self.occupied[bucket / 64] & (1 << (bucket % 64)) != 0
@@ -306,7 +306,7 @@ impl<T> Waiters<T> {
     }
 
     /// Tells every waiter that the connection is gone.
-    pub(crate) fn fail_all(&mut self, wake: &mut Vec<Waker>) {
+    pub fn fail_all(&mut self, wake: &mut Vec<Waker>) {
         for slot in 0..self.slots.len() as u32 {
             if self.slots[slot as usize].live {
                 self.unlink(slot);

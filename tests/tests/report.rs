@@ -224,8 +224,8 @@ fn a_wrong_value_is_refused() {
         (&passed, "/trends/0/finding", json!("steep")),
         (&passed, "/trends/1/finding", json!("flat")),
         (&passed, "/slos/0/unit", json!("ms")),
-        (&passed, "/ops/renew/blocks/0/latency_us", json!("127:3,131:9")),
-        (&passed, "/ops/renew/blocks/0/latency_us", json!("127:0")),
+        (&passed, "/ops/renew/blocks/0/ok_us", json!("127:3,131:9")),
+        (&passed, "/ops/renew/blocks/0/refused_us", json!("127:0")),
     ] {
         let mut wronged = report.clone();
         *wronged.pointer_mut(path).unwrap() = wrong.clone();

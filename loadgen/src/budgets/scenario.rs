@@ -85,6 +85,7 @@ impl Scenario for Charging {
             None => ("duration", duration::format(params.duration).into()),
         };
         vec![
+            ("chargers", params.chargers.clone().into()),
             ("nodes", params.nodes.into()),
             ("ways", params.ways.iter().map(|way| way.name()).collect()),
             length,

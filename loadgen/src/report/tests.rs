@@ -144,8 +144,8 @@ fn every_count_of_the_recorder_is_in_the_report() {
     let series = &report.measurements.series;
     let blocks = &renew.blocks;
     let ended: u64 = blocks.iter().map(|block| block.ended).sum();
-    let answered: u64 = blocks.iter().flat_map(|block| block.latency_us.0.values()).sum();
-    assert_eq!((ended, answered), (6000, 5844 + 59));
+    let sum = |of: fn(&TimeBlock) -> &Distribution| blocks.iter().flat_map(|block| of(block).0.values()).sum::<u64>();
+    assert_eq!((ended, sum(|block| &block.ok_us), sum(|block| &block.refused_us)), (6000, 5844, 59));
     assert!(blocks.iter().all(|block| block.t_ns % report.measurements.block_ns == 0 && block.requests == block.ended));
     assert_eq!(series.iter().filter_map(|point| point.ops.get("renew")).map(|op| op.ok).sum::<u64>(), 5844);
     assert!(series.iter().all(|point| point.t_ns % report.measurements.series_interval_ns == 0));

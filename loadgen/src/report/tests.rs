@@ -5,7 +5,7 @@ use engine::env::{Env, Mono};
 use super::*;
 use crate::environment::Store;
 use crate::recorder::{Outcome, Recorder};
-use crate::sampler::UsagePoint;
+use crate::sampler::{LagPoint, UsagePoint};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -93,9 +93,13 @@ pub(crate) fn full(anomalies: Anomalies) -> Report {
             },
         ],
         servers: vec![
-            Server { name: "n1".to_owned(), usage: usage(101, 21.5) },
-            Server { name: "n2".to_owned(), usage: usage(102, 18.0) },
-            Server { name: "n3".to_owned(), usage: Usage::default() },
+            Server { name: "n1".to_owned(), usage: usage(101, 21.5), lag: RaftLag::default() },
+            Server {
+                name: "n2".to_owned(),
+                usage: usage(102, 18.0),
+                lag: RaftLag { raft_lag_max: Some(40), raft_lag: vec![LagPoint { t_ns: 5_000_000_000, entries: 40 }] },
+            },
+            Server { name: "n3".to_owned(), usage: Usage::default(), lag: RaftLag::default() },
         ],
         own: Own {
             usage: usage(100, 3.8),

@@ -9,7 +9,6 @@
 //! It starts its own brokers: it looks at their processes, and asks over their system account.
 
 mod args;
-mod members;
 mod series;
 pub mod trend;
 
@@ -24,13 +23,14 @@ use engine::store::nats::Nats;
 use serde_json::Value;
 
 use crate::fleet::{CameTo, Fleet, Params};
+use crate::floor::beside::Beside;
 use crate::histogram::nanos;
+use crate::members::{self, Copies, Members};
 use crate::recorder::Recorder;
 use crate::report::{Anomalies, BringUp, Report};
 use crate::sampler::Reading;
 use crate::scenario::{Parts, Ran, Scenario, Start};
 use crate::target::{Target, Unavailable};
-use members::Members;
 use series::{BEHIND, CONSUMERS, FILES, GENERATOR, LATENESS, MEMORY, MESSAGES, SUBSCRIPTIONS, TASKS, Watched};
 
 pub use args::SoakArgs;
@@ -48,7 +48,7 @@ pub struct Soak {
     watched: Watched,
     /// Streams whose copies differ when all is at rest.
     differing: AtomicU64,
-    /// Brokers that did not answer then.
+    /// Brokers that did not answer then, or were there no more.
     silent: AtomicU64,
 }
 
@@ -80,16 +80,15 @@ impl Soak {
                 }
             }
             let states = asked.states(running(members)).await;
+            // Where a stream is not told of, what is in it is not known, and not nothing.
+            let are_there = self.copies().are_there(&states, members.len().saturating_sub(states.len()));
             for (name, state) in &states {
-                let messages: u64 = state.streams.values().map(|held| held.messages).sum();
-                let behind = members::behind(&states, name);
-                for (what, value) in [
-                    (CONSUMERS, state.consumers),
-                    (SUBSCRIPTIONS, state.subscriptions),
-                    (MESSAGES, messages),
-                    (BEHIND, behind),
-                ] {
-                    self.watched.point(name, what, at, value as f64);
+                self.watched.point(name, CONSUMERS, at, state.consumers as f64);
+                self.watched.point(name, SUBSCRIPTIONS, at, state.subscriptions as f64);
+                if are_there {
+                    let messages: u64 = state.streams.values().map(|held| held.messages).sum();
+                    self.watched.point(name, MESSAGES, at, messages as f64);
+                    self.watched.point(name, BEHIND, at, members::behind(&states, name) as f64);
                 }
             }
             env.sleep_until(now + PERIOD).await;
@@ -107,19 +106,25 @@ impl Soak {
         }
     }
 
-    /// Waits until every broker's copy of every stream is the same.
+    /// The streams whose copies have to be there.
+    fn copies(&self) -> Copies<'_> {
+        Copies { prefix: &self.fleet.prefix, replicas: usize::from(self.fleet.replicas) }
+    }
+
+    /// Waits until every broker's copy of every stream is the same. A broker that ended is waited for no longer, and has none.
     async fn settle(&self, members: &[Member], asked: &Members) {
         let env = &self.fleet.env;
         let until = env.now() + AT_REST;
         loop {
             let of = running(members);
             let states = asked.states(of).await;
-            let (differing, silent) = (members::differing(&states), of.saturating_sub(states.len()) as u64);
+            let silent = members.len().saturating_sub(states.len()) as u64;
+            let differing = members::differing(&states, self.copies());
             if differing + silent == 0 {
                 return;
             }
-            if env.now() >= until {
-                tracing::error!(differing, silent, ?states, "copies_differ");
+            if env.now() >= until || of < members.len() {
+                tracing::error!(differing, silent, ended = members.len() - of, ?states, "copies_differ");
                 self.differing.store(differing, Ordering::Relaxed);
                 self.silent.store(silent, Ordering::Relaxed);
                 return;
@@ -147,6 +152,10 @@ impl Scenario for Soak {
 
     fn schedule_digest(params: &Params) -> Option<u64> {
         Fleet::schedule_digest(params)
+    }
+
+    fn floor(params: &Params) -> Beside {
+        Fleet::floor(params)
     }
 
     fn new(params: Params, start: Start) -> Soak {

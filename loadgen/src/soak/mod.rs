@@ -9,6 +9,7 @@
 //! It starts its own brokers: it looks at their processes, and asks over their system account.
 
 mod args;
+mod leak;
 mod series;
 pub mod trend;
 
@@ -22,7 +23,7 @@ use engine::env::Mono;
 use engine::store::nats::Nats;
 use serde_json::Value;
 
-use crate::fleet::{CameTo, Fleet, Params};
+use crate::fleet::{self, CameTo, Fleet};
 use crate::floor::beside::Beside;
 use crate::histogram::nanos;
 use crate::members::{self, Copies, Members};
@@ -31,9 +32,11 @@ use crate::report::{Anomalies, BringUp, Report};
 use crate::sampler::Reading;
 use crate::scenario::{Parts, Ran, Scenario, Start};
 use crate::target::{Target, Unavailable};
+use leak::Planted;
 use series::{BEHIND, CONSUMERS, FILES, GENERATOR, LATENESS, MEMORY, MESSAGES, SUBSCRIPTIONS, TASKS, Watched};
 
 pub use args::SoakArgs;
+pub use leak::Leak;
 pub use trend::Trend;
 
 /// From one look to the next.
@@ -41,9 +44,19 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How long copies may take to be the same once nothing is written any more.
 const AT_REST: Duration = Duration::from_secs(30);
 
+/// What a soak is asked to be.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The load.
+    pub fleet: fleet::Params,
+    /// What is lost on purpose.
+    pub leaks: Vec<Leak>,
+}
+
 /// A soak.
 pub struct Soak {
     fleet: Fleet,
+    leaks: Vec<Leak>,
     origin: Mono,
     watched: Watched,
     /// Streams whose copies differ when all is at rest.
@@ -92,6 +105,18 @@ impl Soak {
                 }
             }
             env.sleep_until(now + PERIOD).await;
+        }
+    }
+
+    /// Loses what is to be lost, where that is asked for. Ends in failure alone.
+    async fn leak(&self, target: &Target, first: &Nats) -> Unavailable {
+        let Fleet { env, prefix, replicas, recorder, .. } = &self.fleet;
+        if self.leaks.is_empty() {
+            return std::future::pending().await;
+        }
+        match Planted::prepare(env, &self.leaks, target, first, (prefix, *replicas)).await {
+            Ok(planted) => match planted.lose(recorder).await {},
+            Err(failed) => failed,
         }
     }
 
@@ -147,21 +172,21 @@ impl Scenario for Soak {
     type CameTo = CameTo;
 
     fn clients(params: &Params) -> usize {
-        Fleet::clients(params)
+        Fleet::clients(&params.fleet)
     }
 
     fn schedule_digest(params: &Params) -> Option<u64> {
-        Fleet::schedule_digest(params)
+        Fleet::schedule_digest(&params.fleet)
     }
 
     fn floor(params: &Params) -> Beside {
-        Fleet::floor(params)
+        Fleet::floor(&params.fleet)
     }
 
-    fn new(params: Params, start: Start) -> Soak {
+    fn new(Params { fleet, leaks }: Params, start: Start) -> Soak {
         let origin = start.origin;
         let (watched, differing, silent) = (Watched::default(), AtomicU64::new(0), AtomicU64::new(0));
-        Soak { fleet: Fleet::new(params, start), origin, watched, differing, silent }
+        Soak { fleet: Fleet::new(fleet, start), leaks, origin, watched, differing, silent }
     }
 
     async fn open_and_run(
@@ -176,6 +201,7 @@ impl Scenario for Soak {
         let ran = tokio::select! {
             ran = Box::pin(self.fleet.open_and_run(target, first, interrupt)) => ran?,
             never = self.watch(members, &asked) => match never {},
+            failed = self.leak(target, first) => return Err(failed),
         };
         if !ran.interrupted {
             self.settle(members, &asked).await;
@@ -203,7 +229,11 @@ impl Scenario for Soak {
     }
 
     fn params(&self, came_to: &CameTo) -> Vec<(&'static str, Value)> {
-        self.fleet.params(came_to)
+        let mut params = self.fleet.params(came_to);
+        if !self.leaks.is_empty() {
+            params.push(("leaks", format!("{:?}", self.leaks).into()));
+        }
+        params
     }
 
     fn bring_up(&self) -> Option<BringUp> {

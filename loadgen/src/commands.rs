@@ -152,7 +152,7 @@ async fn run_scenario<S: Scenario>(
     let sampler = session.sampler().clone();
     let _samples = tasks::spawn(async move { sampler.run().await });
     scenario.parts().sampled_by(session.sampler().clone());
-    let _lag = watch_lag(env, target, session.sampler()).await?;
+    let _lag = watch_lag(env, target, session.sampler()).await;
 
     let mut progress = Progress::stderr();
     let mut ended_by = None;
@@ -186,10 +186,17 @@ async fn run_scenario<S: Scenario>(
 }
 
 /// Keeps asking brokers that were started here how far each is behind the others; a single one is behind nobody.
-async fn watch_lag(env: &Env, target: &Target, sampler: &Arc<Sampler>) -> Result<Option<tasks::Task<()>>, Unavailable> {
-    let Some((members, system)) = target.members().filter(|(members, _)| members.len() > 1) else { return Ok(None) };
-    let (asked, of, sampler) = (Members::connect(env, system).await?, members.len(), sampler.clone());
-    Ok(Some(tasks::spawn(async move { match asked.watch_lag(of, &sampler).await {} })))
+async fn watch_lag(env: &Env, target: &Target, sampler: &Arc<Sampler>) -> Option<tasks::Task<()>> {
+    let (members, system) = target.members().filter(|(members, _)| members.len() > 1)?;
+    let (of, sampler) = (members.len(), sampler.clone());
+    match Members::connect(env, system).await {
+        Ok(asked) => Some(tasks::spawn(async move { match asked.watch_lag(of, &sampler).await {} })),
+        Err(error) => {
+            // The report says null, and is whole otherwise.
+            tracing::warn!(%error, "raft_lag_not_watched");
+            None
+        }
+    }
 }
 
 /// Somebody else's broker is left as it was found.

@@ -43,6 +43,20 @@ pub enum Leak {
     Message,
 }
 
+impl Leak {
+    /// Its name in a report.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Leak::Memory => "memory",
+            Leak::File => "file",
+            Leak::Task => "task",
+            Leak::Subscription => "subscription",
+            Leak::Consumer => "consumer",
+            Leak::Message => "message",
+        }
+    }
+}
+
 /// What was lost so far.
 pub(super) struct Planted {
     env: Env,

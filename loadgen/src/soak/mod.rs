@@ -231,7 +231,7 @@ impl Scenario for Soak {
     fn params(&self, came_to: &CameTo) -> Vec<(&'static str, Value)> {
         let mut params = self.fleet.params(came_to);
         if !self.leaks.is_empty() {
-            params.push(("leaks", format!("{:?}", self.leaks).into()));
+            params.push(("leaks", self.leaks.iter().map(|leak| leak.name()).collect()));
         }
         params
     }

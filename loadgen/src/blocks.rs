@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::histogram::nanos;
+use crate::recorder::Outcome;
 
 /// The most blocks kept.
 const MOST: usize = 48;
@@ -19,16 +20,18 @@ pub struct Block {
     pub ended: u64,
     /// Requests to the broker that they took.
     pub requests: u64,
-    /// The corrected latencies of definite answers: how many of them lie in each [`bucket`], by its top in microseconds.
-    pub latency: BTreeMap<u64, u64>,
+    /// The corrected latencies of ok answers: how many of them lie in each [`bucket`], by its top in microseconds.
+    pub ok: BTreeMap<u64, u64>,
+    /// Those of refusals, which take other requests and so another time.
+    pub refused: BTreeMap<u64, u64>,
 }
 
 impl Block {
     fn add(&mut self, other: &Block) {
         self.ended += other.ended;
         self.requests += other.requests;
-        for (top, count) in &other.latency {
-            *self.latency.entry(*top).or_default() += count;
+        for (sum, more) in [(&mut self.ok, &other.ok), (&mut self.refused, &other.refused)] {
+            more.iter().for_each(|(top, count)| *sum.entry(*top).or_default() += count);
         }
     }
 }
@@ -47,8 +50,8 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Counts an operation that ended `at` after the origin, with its latency where it was answered definitely.
-    pub(crate) fn record(&mut self, at: Duration, requests: u64, definite: Option<Duration>) {
+    /// Counts an operation that ended `at` after the origin in `outcome`. The latency of what was not answered is in no block.
+    pub(crate) fn record(&mut self, at: Duration, requests: u64, outcome: Outcome, latency: Duration) {
         let mut index = self.index(at);
         while index >= MOST {
             self.double();
@@ -60,9 +63,12 @@ impl Blocks {
         let block = &mut self.blocks[index];
         block.ended += 1;
         block.requests += requests;
-        if let Some(latency) = definite {
-            *block.latency.entry(bucket(latency)).or_default() += 1;
-        }
+        let latencies = match outcome {
+            Outcome::Ok => &mut block.ok,
+            Outcome::Refused => &mut block.refused,
+            Outcome::Unknown | Outcome::Error => return,
+        };
+        *latencies.entry(bucket(latency)).or_default() += 1;
     }
 
     /// The blocks at a width of `width`, which is this one's own or that doubled some times.
@@ -122,13 +128,20 @@ mod tests {
         for seconds in [10, 48, 49, 1_000, 100_000] {
             let mut blocks = Blocks::default();
             for second in 0..seconds {
-                blocks.record(S * second, 3, (second % 10 > 0).then_some(S / 1000));
+                let outcome = match second % 10 {
+                    0 => Outcome::Unknown,
+                    1..4 => Outcome::Refused,
+                    _ => Outcome::Ok,
+                };
+                blocks.record(S * second, 3, outcome, S / 1000);
             }
             let all = blocks.of_width(blocks.width());
             assert!(all.len() <= MOST && all.len() >= (seconds as usize).min(MOST / 2), "{seconds}: {}", all.len());
             let sum = |of: fn(&Block) -> u64| all.iter().map(of).sum::<u64>();
             assert_eq!((sum(|b| b.ended), sum(|b| b.requests)), (seconds.into(), u64::from(seconds) * 3));
-            assert_eq!(sum(|b| b.latency.values().sum()), u64::from(seconds - seconds.div_ceil(10)));
+            let of = |digits: std::ops::Range<u32>| (0..seconds).filter(|s| digits.contains(&(s % 10))).count() as u64;
+            assert_eq!(sum(|b| b.ok.values().sum()), of(4..10));
+            assert_eq!(sum(|b| b.refused.values().sum()), of(1..4));
         }
     }
 }

@@ -82,7 +82,7 @@ pub struct Common {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Holds its operations against bare requests, made when it is over, for two seconds each.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["creds", "tls_ca"])]
     pub floor: bool,
     /// What is printed on stdout when the run is over: a table, or report.json.
     #[arg(long, value_name = "text|json", value_enum, hide_possible_values = true, default_value_t = Output::Text)]
@@ -177,6 +177,7 @@ pub(crate) mod tests {
             ("--brokers 2", "2", "1, 3 or 5"),
             ("--url nats://127.0.0.1:4222 --brokers 3", "--brokers", "cannot be used with"),
             ("--creds x.creds", "--url", "required"),
+            ("--url nats://a --creds x.creds --floor", "--floor", "cannot be used with"),
             ("--output yaml", "yaml", "possible values"),
             ("--slo renew.p99<20", "`renew.p99<20`", "needs a unit"),
             ("--slo renew.p98<20ms", "`renew.p98<20ms`", "p50, p90"),

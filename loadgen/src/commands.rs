@@ -1,5 +1,7 @@
 //! From a command line to a report and an exit code.
 
+use std::sync::Arc;
+
 use engine::env::Env;
 use engine::store::nats::Nats;
 use engine::tasks;
@@ -13,9 +15,11 @@ use crate::floor::Floor;
 use crate::floor::beside::{self, Beside};
 use crate::limits;
 use crate::listing::Listing;
+use crate::members::Members;
 use crate::mix::Mix;
 use crate::progress::Progress;
 use crate::report::{Report, ensure_writable};
+use crate::sampler::Sampler;
 use crate::scenario::{Scenario, Start};
 use crate::session::{Order, Session, print, say};
 use crate::signals::Signals;
@@ -59,6 +63,10 @@ async fn in_order<S: Scenario>(common: &Common, params: impl FnOnce(u64) -> S::P
     let seed = common.seed.or_else(|| baseline.as_ref().map(|baseline| baseline.seed));
     let seed = seed.unwrap_or_else(|| Env::system().below(1 << 53));
     let params = params(seed);
+    if common.floor && S::floor(&params).ops.is_empty() {
+        say(format_args!("loadgen: --floor: {}: {}", S::NAME, S::NO_FLOOR));
+        return Exit::Usage;
+    }
     if let Err(error) = limits::ensure(S::clients(&params), S::CLIENTS, &asked) {
         say(format_args!("loadgen: {error}"));
         return Exit::Failed;
@@ -144,6 +152,7 @@ async fn run_scenario<S: Scenario>(
     let sampler = session.sampler().clone();
     let _samples = tasks::spawn(async move { sampler.run().await });
     scenario.parts().sampled_by(session.sampler().clone());
+    let _lag = watch_lag(env, target, session.sampler()).await;
 
     let mut progress = Progress::stderr();
     let mut ended_by = None;
@@ -154,13 +163,15 @@ async fn run_scenario<S: Scenario>(
     progress.finish();
     session.sampler().sample();
     let whole = ran.as_ref().is_ok_and(|ran| !ran.interrupted);
-    let (mut ended_by, mut floor) = (ended_by.filter(|_| !whole), None);
+    let (mut ended_by, mut floor) = (ended_by.filter(|_| !whole), Ok(None));
     if whole && !against.ops.is_empty() {
         tokio::select! {
-            measured = beside::measure(&against, env, target, &first, &prefix) => match measured {
-                Ok(measured) => floor = Some(measured),
-                Err(error) => say(format_args!("loadgen: {error}")),
-            },
+            measured = beside::measure(&against, env, target, &first, &prefix) => {
+                floor = measured.map(Some).map_err(|error| {
+                    say(format_args!("loadgen: --floor: {error}"));
+                    error.exit()
+                });
+            }
             // The scenario is over: its report is whole, and lacks only what was being measured.
             exit = signals.first() => ended_by = Some(exit),
         }
@@ -172,6 +183,20 @@ async fn run_scenario<S: Scenario>(
         clean_up(&first, &buckets).await;
     }
     exit
+}
+
+/// Keeps asking brokers that were started here how far each is behind the others; a single one is behind nobody.
+async fn watch_lag(env: &Env, target: &Target, sampler: &Arc<Sampler>) -> Option<tasks::Task<()>> {
+    let (members, system) = target.members().filter(|(members, _)| members.len() > 1)?;
+    let (of, sampler) = (members.len(), sampler.clone());
+    match Members::connect(env, system).await {
+        Ok(asked) => Some(tasks::spawn(async move { match asked.watch_lag(of, &sampler).await {} })),
+        Err(error) => {
+            // The report says null, and is whole otherwise.
+            tracing::warn!(%error, "raft_lag_not_watched");
+            None
+        }
+    }
 }
 
 /// Somebody else's broker is left as it was found.

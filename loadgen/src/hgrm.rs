@@ -29,7 +29,8 @@ pub fn text(samples: &Samples) -> String {
         let value = ms(step.value_iterated_to() as f64);
         let _ = writeln!(text, "{value:12.3} {quantile:2.12} {below:10} {:14.2}", 1.0 / (1.0 - quantile));
     }
-    let max = ms(histogram.max() as f64);
+    // The histogram ends at its range, the samples know the longest of all.
+    let max = samples.max().unwrap_or_default().as_secs_f64() * 1000.0;
     let _ = writeln!(text, "{max:12.3} {:2.12} {total:10} {:>14}", 1.0, "inf");
     let (mean, deviation) = (ms(histogram.mean()), ms(histogram.stdev()));
     let _ = writeln!(text, "#[Mean    = {mean:12.3}, StdDeviation   = {deviation:12.3}]");
@@ -70,6 +71,8 @@ mod tests {
             assert!(pair[0][3] < pair[1][3], "{text}");
         }
         let last = rows.last().unwrap();
+        let max = values.iter().max().copied().unwrap_or_default();
+        assert!(text.contains(&format!("#[Max     = {:12.3},", max.as_secs_f64() * 1000.0)), "{text}");
         assert_eq!(last[1..], [1.0, values.len() as f64, f64::INFINITY], "{text}");
         assert_eq!(text.matches("inf").count(), 1);
         assert_eq!(footer.len(), 3);
@@ -83,7 +86,7 @@ mod tests {
         check(&[]);
         check(&[ms(3)]);
         check(&[ms(3); 100_000]);
-        check(&[ms(1), ms(70_000)]);
+        assert_eq!(check(&[ms(1), ms(70_000)]).last().unwrap()[0], 70_000.0, "beyond the histogram's range");
         let spread: Vec<_> = (1..=1_000_000).map(|i| Duration::from_micros(i * 7)).collect();
         let rows = check(&spread);
         let of = |percentile: f64| rows.iter().find(|row| row[1] >= percentile).unwrap()[0];

@@ -21,6 +21,7 @@ pub mod hgrm;
 pub mod histogram;
 mod limits;
 pub mod listing;
+mod members;
 pub mod mix;
 #[cfg(feature = "peers")]
 pub mod peers;

@@ -336,7 +336,7 @@ impl Started {
         latency.corrected.record(corrected);
         latency.service.record(done.since(self.sent).saturating_sub(stalled));
         measured.series.record(at, outcome, corrected);
-        measured.blocks.record(at, requests, outcome.is_definite().then_some(corrected));
+        measured.blocks.record(at, requests, outcome, corrected);
         if outcome == Outcome::Unknown {
             let (first, last) = measured.unknown_between.unwrap_or((at, at));
             measured.unknown_between = Some((first.min(at), last.max(at)));

@@ -14,7 +14,7 @@ mod write;
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
-use crate::sampler::Usage;
+use crate::sampler::{RaftLag, Usage};
 use crate::slo::Judged;
 use crate::soak::Trend;
 use crate::stall::StallTotals;
@@ -125,6 +125,9 @@ pub struct Server {
     /// What it used.
     #[serde(flatten)]
     pub usage: Usage,
+    /// How far its copies of streams were behind.
+    #[serde(flatten)]
+    pub lag: RaftLag,
 }
 
 /// The generator.

@@ -50,6 +50,25 @@ pub struct UsagePoint {
     pub disk_written_bytes: Option<u64>,
 }
 
+/// How far a broker's copies of streams were behind, by the account of each stream's leader.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RaftLag {
+    /// The most log entries that it lacked of any stream in the measured time; null when nobody told.
+    pub raft_lag_max: Option<u64>,
+    /// The same over time, from the run's beginning on.
+    pub raft_lag: Vec<LagPoint>,
+}
+
+/// How far a broker was behind at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LagPoint {
+    /// Since the run's origin.
+    pub t_ns: u64,
+    /// The most log entries that it lacked of any stream.
+    pub entries: u64,
+}
+
 /// One reading of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
@@ -100,6 +119,8 @@ struct State {
     machine: Process,
     own: Process,
     servers: Vec<(String, Process)>,
+    /// How far each server was behind, by its name.
+    lags: Vec<(String, Vec<(Duration, u64)>)>,
     faults: Vec<Fault>,
 }
 
@@ -116,6 +137,7 @@ impl Sampler {
                 machine: Process::default(),
                 own,
                 servers: Vec::new(),
+                lags: Vec::new(),
                 faults: Vec::new(),
             }),
         }
@@ -157,6 +179,33 @@ impl Sampler {
             state.machine.thin();
             state.own.thin();
             state.servers.iter_mut().for_each(|(_, process)| process.thin());
+        }
+    }
+
+    /// `server` lacked so many log entries at most of any stream, `at` that moment.
+    pub fn lag(&self, server: &str, at: Mono, entries: u64) {
+        let point = (at.since(self.origin), entries);
+        let lags = &mut self.state.lock().lags;
+        let Some((_, points)) = lags.iter_mut().find(|(name, _)| name == server) else {
+            return lags.push((server.to_owned(), vec![point]));
+        };
+        points.push(point);
+        if points.len() > MOST {
+            // Of two neighbours the further behind is the one to keep.
+            *points =
+                points.chunks(2).filter_map(|two| two.iter().max_by_key(|(_, entries)| *entries).copied()).collect();
+        }
+    }
+
+    /// How far `server` was behind, at most from `from` to `to`.
+    pub fn raft_lag(&self, server: &str, from: Mono, to: Mono) -> RaftLag {
+        let within = from.since(self.origin)..=to.since(self.origin);
+        let state = self.state.lock();
+        let points = state.lags.iter().find(|(name, _)| name == server).map_or(&[][..], |(_, points)| points);
+        let measured = points.iter().filter(|(at, _)| within.contains(at));
+        RaftLag {
+            raft_lag_max: measured.map(|(_, entries)| *entries).max(),
+            raft_lag: points.iter().map(|(at, entries)| LagPoint { t_ns: nanos(*at), entries: *entries }).collect(),
         }
     }
 
@@ -448,6 +497,21 @@ mod tests {
         assert_eq!((disk_written(io), disk_written("wchar: 8\n")), (Some(40_960), None));
         assert_eq!((busy_ticks("cpu  1 2 3\n"), busy_ticks("intr 5\n"), busy_ticks("")), (None, None, None));
         assert_eq!(cpu_time(250), Duration::from_millis(250_000 / rustix::param::clock_ticks_per_second()));
+    }
+
+    #[test]
+    fn the_most_that_a_server_was_behind_is_of_the_measured_time() {
+        let env = Env::seeded(1);
+        let start = env.now();
+        let sampler = Sampler::new(env, start);
+        for second in 0..10_000 {
+            sampler.lag("n1", start + S * second, if second == 5_001 { 7 } else { u64::from(second == 0) * 900 });
+        }
+        let lag = sampler.raft_lag("n1", start + S, start + S * 10_000);
+        assert_eq!((lag.raft_lag_max, lag.raft_lag[0].entries), (Some(7), 900), "the warm-up is in the series alone");
+        assert!(lag.raft_lag.len() <= MOST, "{}", lag.raft_lag.len());
+        assert_eq!(sampler.raft_lag("n1", start + S * 20_000, start + S * 30_000).raft_lag_max, None);
+        assert_eq!(sampler.raft_lag("n2", start, start + S), RaftLag::default());
     }
 
     #[tokio::test(start_paused = true)]

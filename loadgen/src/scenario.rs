@@ -30,6 +30,8 @@ pub trait Scenario: Sized {
     const CLIENTS: &'static str;
     /// The part with which the measurement begins; [`DRAIN`] ends it.
     const MEASURED_FROM: &'static str;
+    /// Why there is nothing to hold its operations against, where [`Scenario::floor`] has none.
+    const NO_FLOOR: &'static str = "none of its operations comes close to one bare request";
 
     /// What it is asked to be.
     type Params: Clone + Send + 'static;
@@ -43,7 +45,7 @@ pub trait Scenario: Sized {
     /// the run. May take its time: it is not asked for on a thread that others need.
     fn schedule_digest(params: &Self::Params) -> Option<u64>;
 
-    /// The bare requests that its operations are held against, where that is asked for.
+    /// The bare requests that its operations are held against, where that is asked for; none where the two do not compare.
     fn floor(_params: &Self::Params) -> Beside {
         Beside::default()
     }

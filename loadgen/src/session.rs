@@ -118,19 +118,21 @@ impl<'a> Session<'a> {
         format!("{:>4} s  {part:<8}  {so_far}, {anomalies} anomalies", now.since(self.origin).as_secs())
     }
 
-    /// Writes and prints what the run came to, beside its baseline.
+    /// Writes and prints what the run came to, beside its baseline and its floor, of which a failure is told by its exit code.
     pub(crate) fn conclude<S: Scenario>(
         &self,
         scenario: &S,
         ran: &Ran<S::CameTo>,
-        floor: Option<Map<String, Value>>,
+        floor: Result<Option<Map<String, Value>>, Exit>,
         ended_by: Option<Exit>,
     ) -> Exit {
         let mut report = self.report(scenario, ran);
+        let (floor, without_floor) = floor.map_or_else(|exit| (None, Some(exit)), |floor| (floor, None));
         report.params.extend(floor.map(|floor| ("floor".to_owned(), floor.into())));
         let mut exit = match (Exit::from(report.findings.verdict()), ended_by) {
             (Exit::Ok, Some(signal)) => signal,
             (Exit::Ok, None) if !ran.brought_up => Exit::Unavailable,
+            (Exit::Ok, None) => without_floor.unwrap_or(Exit::Ok),
             (verdict, _) => verdict,
         };
         let compared = self.order.baseline.as_ref().map(|baseline| Comparison::of(baseline, &report));
@@ -192,6 +194,10 @@ impl<'a> Session<'a> {
         let measurements = Measurements::of(&scenario.recorder().snapshot());
         let slos = self.order.common.slo.iter().map(|slo| slo.judge(&measurements)).collect();
         let servers = self.sampler.servers(measured_from, measured_until).into_iter();
+        let server = |(name, usage): (String, _)| {
+            let lag = self.sampler.raft_lag(&name, measured_from, measured_until);
+            Server { name, usage, lag }
+        };
         Report {
             schema_version: SchemaVersion,
             run_id: self.run_id.clone(),
@@ -206,7 +212,7 @@ impl<'a> Session<'a> {
             measurements,
             bring_up: scenario.bring_up(),
             phases: parts.entered(now).iter().map(part).collect(),
-            servers: servers.map(|(name, usage)| Server { name, usage }).collect(),
+            servers: servers.map(server).collect(),
             own: Own {
                 usage: self.sampler.own(measured_from, measured_until),
                 other_cpu_percent: self.sampler.other_cpu_percent(measured_from, measured_until),

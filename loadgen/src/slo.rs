@@ -207,9 +207,17 @@ impl Figure {
                     Kind::Dropped => arrivals.dropped,
                     Kind::InFlight => arrivals.in_flight,
                 } as f64;
-                // Of none there is no share, and that none of them was unknown says nothing either.
-                let scheduled = Some(arrivals.scheduled as f64).filter(|scheduled| *scheduled > 0.0)?;
-                Some(if unit == Unit::Percent { number / scheduled * 100.0 } else { number })
+                // Of none there is no share. And that none was unknown says nothing where none ended, nor that none is in flight
+                // where none was started.
+                let behind = match kind {
+                    Kind::Refused | Kind::Unknown | Kind::Errors => {
+                        arrivals.ok + arrivals.refused + arrivals.unknown + arrivals.errors
+                    }
+                    Kind::InFlight => arrivals.started,
+                    Kind::Dropped => arrivals.scheduled,
+                };
+                let share = number / arrivals.scheduled as f64 * 100.0;
+                (behind > 0).then_some(if unit == Unit::Percent { share } else { number })
             }
         }
     }
@@ -257,8 +265,8 @@ impl fmt::Display for Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Anomalies;
     use crate::report::tests::full;
+    use crate::report::{Anomalies, Arrivals};
 
     fn judged(slo: &str) -> Judged {
         slo.parse::<Slo>().unwrap().judge(&full(Anomalies::default()).measurements)
@@ -305,6 +313,23 @@ mod tests {
             assert!(judged.to_string().ends_with("not measured: MISSED"), "{judged}");
         }
         assert!(!judged("sweep.requests<100").met);
+    }
+
+    #[test]
+    fn what_never_ended_keeps_to_nothing() {
+        let mut measurements = full(Anomalies::default()).measurements;
+        let renew = measurements.ops.get_mut("renew").unwrap();
+        renew.arrivals = Arrivals { scheduled: 900, dropped: 900, ..Arrivals::default() };
+        let judge = |slo: &str, of: &Measurements| slo.parse::<Slo>().unwrap().judge(of);
+        for slo in ["renew.unknown<1", "renew.unknown<1%", "renew.errors<1", "renew.refused<1", "renew.in_flight<1"] {
+            let judged = judge(slo, &measurements);
+            assert!(!judged.met && judged.measured.is_none(), "{judged}");
+        }
+        assert_eq!(judge("renew.dropped<1", &measurements).measured, Some(900.0));
+        let renew = measurements.ops.get_mut("renew").unwrap();
+        renew.arrivals = Arrivals { scheduled: 900, started: 900, in_flight: 900, ..Arrivals::default() };
+        assert!(!judge("renew.unknown<1", &measurements).met);
+        assert_eq!(judge("renew.in_flight<1", &measurements).measured, Some(900.0));
     }
 
     #[test]

@@ -209,7 +209,11 @@ fn facts(report: &Report) -> String {
         ("phase", format!("{} from {} for {length}, CPU of the brokers {cpu}", phase.name, time(phase.start_ns)))
     }));
     facts.extend(report.trends.iter().map(|trend| ("trend", trend.to_string())));
-    facts.extend(report.servers.iter().map(|server| ("broker", format!("{} {}", server.name, usage(&server.usage)))));
+    facts.extend(report.servers.iter().map(|server| {
+        let behind = server.lag.raft_lag_max;
+        let behind = behind.map(|entries| format!(", behind by up to {}", plural(entries, "entry", "entries")));
+        ("broker", format!("{} {}{}", server.name, usage(&server.usage), behind.unwrap_or_default()))
+    }));
     facts.push(("generator", usage(&report.own.usage)));
     let other = report.own.other_cpu_percent.map_or_else(|| "not measured".to_owned(), percent);
     facts.push(("machine", format!("CPU of everything else {other}")));

@@ -50,6 +50,16 @@ pub enum Unavailable {
     /// A bare connection failed.
     #[error(transparent)]
     Floor(#[from] LeanError),
+    /// Bare requests have no median.
+    #[error(
+        "bare {request} requests were answered yes less than twice within {within:?}: nothing to hold operations against"
+    )]
+    NoFloor {
+        /// Which.
+        request: &'static str,
+        /// How long they were made.
+        within: std::time::Duration,
+    },
     /// A peer that is not this layer cannot be reached.
     #[cfg(feature = "peers")]
     #[error("{peer}: {reason}")]
@@ -86,6 +96,7 @@ impl Unavailable {
             | Unavailable::Connect(_)
             | Unavailable::Open(_)
             | Unavailable::Floor(_)
+            | Unavailable::NoFloor { .. }
             | Unavailable::System(_) => Exit::Unavailable,
         }
     }

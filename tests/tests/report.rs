@@ -78,6 +78,11 @@ fn run(operations: u64, anomalies: Anomalies, interrupted: bool) -> Value {
     let to = env.now();
     let measurements = Measurements::of(&recorder.snapshot());
     let slos = ["renew.p50<20ms", "renew.unknown<0.1%", "claim.p50<20ms"].map(|slo| slo.parse::<Slo>().unwrap());
+    let server = |(name, usage): (String, _)| {
+        sampler.lag(&name, to, operations);
+        let lag = sampler.raft_lag(&name, origin, to);
+        Server { name, usage, lag }
+    };
     let report = Report {
         schema_version: SchemaVersion,
         run_id: "run".to_owned(),
@@ -100,7 +105,7 @@ fn run(operations: u64, anomalies: Anomalies, interrupted: bool) -> Value {
             brokers_cpu_percent: sampler.servers_cpu_percent(origin, to),
             generator_cpu_percent: sampler.own(origin, to).cpu_percent_mean,
         }],
-        servers: sampler.servers(origin, to).into_iter().map(|(name, usage)| Server { name, usage }).collect(),
+        servers: sampler.servers(origin, to).into_iter().map(server).collect(),
         own: Own {
             usage: sampler.own(origin, to),
             other_cpu_percent: sampler.other_cpu_percent(origin, to),
@@ -224,8 +229,8 @@ fn a_wrong_value_is_refused() {
         (&passed, "/trends/0/finding", json!("steep")),
         (&passed, "/trends/1/finding", json!("flat")),
         (&passed, "/slos/0/unit", json!("ms")),
-        (&passed, "/ops/renew/blocks/0/latency_us", json!("127:3,131:9")),
-        (&passed, "/ops/renew/blocks/0/latency_us", json!("127:0")),
+        (&passed, "/ops/renew/blocks/0/ok_us", json!("127:3,131:9")),
+        (&passed, "/ops/renew/blocks/0/refused_us", json!("127:0")),
     ] {
         let mut wronged = report.clone();
         *wronged.pointer_mut(path).unwrap() = wrong.clone();

@@ -62,6 +62,15 @@ impl Way {
             Way::Plain => "plain",
         }
     }
+
+    /// The name of its operation.
+    pub(super) fn operation(self) -> &'static str {
+        match self {
+            Way::Combined => "charge/combined",
+            Way::Uncombined => "charge/uncombined",
+            Way::Plain => "charge/plain",
+        }
+    }
 }
 
 /// The operations that a run records: a charge, by [`Way`].
@@ -71,7 +80,7 @@ pub struct Ops([Op; 3]);
 impl Ops {
     /// Declares the operations to a recorder.
     pub fn declare(recorder: &mut Recorder) -> Ops {
-        Ops(["charge/combined", "charge/uncombined", "charge/plain"].map(|name| recorder.declare(name)))
+        Ops(Way::ALL.map(|way| recorder.declare(way.operation())))
     }
 
     /// A charge in this way.

@@ -8,16 +8,23 @@ use serde_json::Value;
 
 use super::{CHARGING, Charging, Clients, Ops, Params, Tally, Way};
 use crate::duration;
+use crate::floor::beside::Beside;
+use crate::floor::{Load, Request};
 use crate::recorder::Recorder;
 use crate::report::{Anomalies, BringUp, Report};
 use crate::scenario::{DRAIN, Parts, Ran, Scenario, Start};
 use crate::table::units::{count, time};
 use crate::target::{Target, Unavailable};
 
+/// The most bare charges at once.
+const BARE_MOST: usize = 32;
+
 impl Scenario for Charging {
     const NAME: &'static str = "budgets";
     const CLIENTS: &'static str = "nodes";
     const MEASURED_FROM: &'static str = CHARGING;
+    const NO_FLOOR: &'static str =
+        "charges are held against as many bare ones at once, of a single number of --chargers up to 32";
 
     type Params = Params;
     type CameTo = ();
@@ -28,6 +35,14 @@ impl Scenario for Charging {
 
     fn schedule_digest(_params: &Params) -> Option<u64> {
         None
+    }
+
+    /// A charge beside a bare one of the same company, with as many at once. An operation is of all numbers of chargers together,
+    /// so of several there is none, and no more are made at once than there are seats to charge.
+    fn floor(params: &Params) -> Beside {
+        let [chargers @ 1..=BARE_MOST] = params.chargers[..] else { return Beside::default() };
+        let bare = Load { shared: true, ..Load::of(Request::TwoWrites, chargers, chargers) };
+        Beside { keys: 0, ops: params.ways.iter().map(|way| (way.operation(), bare)).collect() }
     }
 
     fn new(params: Params, Start { env, origin, prefix, replicas }: Start) -> Charging {
@@ -85,6 +100,7 @@ impl Scenario for Charging {
             None => ("duration", duration::format(params.duration).into()),
         };
         vec![
+            ("chargers", params.chargers.clone().into()),
             ("nodes", params.nodes.into()),
             ("ways", params.ways.iter().map(|way| way.name()).collect()),
             length,

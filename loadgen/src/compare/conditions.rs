@@ -1,10 +1,23 @@
 //! Whether two runs are of the same thing in the same place.
 
+use serde_json::Value;
+
 use crate::report::{Report, Verdict};
 use crate::table::units::{percent, plural, time};
 
-/// What stands among a report's parameters and is what the run came to.
-const CAME_TO: [&str; 4] = ["schedule_digest", "claims_settled", "seats_held_at_end", "listings"];
+/// What stands among any report's parameters and is what the run came to.
+const CAME_TO: [&str; 2] = ["schedule_digest", "floor"];
+
+/// What else does so in the reports of each scenario. Everything that is not here is what a run was asked to be.
+const CAME_TO_IN: [(&str, &[&str]); 7] = [
+    ("fleet", &["claims_settled", "seats_held_at_end"]),
+    ("soak", &["claims_settled", "seats_held_at_end"]),
+    ("mix", &["seats_held_at_end"]),
+    ("listing", &["listings"]),
+    ("budgets", &["charges"]),
+    ("floor", &["cells"]),
+    ("peers", &["turns", "ratios"]),
+];
 
 /// By so many hundredths of a core the rest of the machine may have been busier in one run than in the other: brokers that
 /// wait for a core are slow, whatever the build.
@@ -38,7 +51,10 @@ pub(super) fn differing(before: &Report, after: &Report) -> Vec<String> {
     let mut names: Vec<&String> = before.params.keys().chain(after.params.keys()).collect();
     names.sort();
     names.dedup();
-    for name in names.into_iter().filter(|name| !CAME_TO.contains(&name.as_str())) {
+    let scenario = before.params.get("scenario").and_then(Value::as_str).unwrap_or_default();
+    let came_to = CAME_TO_IN.iter().filter(|(of, _)| *of == scenario).flat_map(|(_, names)| names.iter());
+    let came_to: Vec<&str> = came_to.chain(&CAME_TO).copied().collect();
+    for name in names.into_iter().filter(|name| !came_to.contains(&name.as_str())) {
         differ(name, known(before.params.get(name)), known(after.params.get(name)));
     }
     let (was, is) = (before.own.other_cpu_percent, after.own.other_cpu_percent);

@@ -20,7 +20,7 @@ use clap::Args;
 pub(crate) use spread::{autocorrelation, normal};
 
 use crate::exit::Exit;
-use crate::report::{Operation, Report, TimeBlock};
+use crate::report::{Distribution, Operation, Report, TimeBlock};
 use crate::table::table;
 use crate::table::units::{count, time};
 use spread::{Draw, Sure};
@@ -146,6 +146,27 @@ pub struct Comparison {
     pub rows: Vec<Row>,
 }
 
+/// The latencies that are compared. A refusal takes other requests than a yes, so each is held against its own kind: of four who
+/// race for a seat three are refused, and a slower winner would vanish among them.
+const QUANTILES: [Quantile; 4] = [
+    Quantile { figure: "p50", of_ten_thousand: 5_000, threshold: MEDIAN, needed: true, of: |block| &block.ok_us },
+    Quantile { figure: "p99", of_ten_thousand: 9_900, threshold: TAIL, needed: true, of: |block| &block.ok_us },
+    Quantile {
+        figure: "refused p50",
+        of_ten_thousand: 5_000,
+        threshold: MEDIAN,
+        needed: false,
+        of: |block| &block.refused_us,
+    },
+    Quantile {
+        figure: "refused p99",
+        of_ten_thousand: 9_900,
+        threshold: TAIL,
+        needed: false,
+        of: |block| &block.refused_us,
+    },
+];
+
 /// A figure that is compared by its significance, before it is known how many there are.
 struct Pending {
     row: Row,
@@ -166,9 +187,8 @@ impl Comparison {
                 Some(now) => {
                     found.counts(name, op, now, calm);
                     pending.extend(found.requests(name, [op, now], [before, after]));
-                    for (figure, of_ten_thousand, threshold) in [("p50", 5_000, MEDIAN), ("p99", 9_900, TAIL)] {
-                        let quantile = Quantile { figure, of_ten_thousand, threshold };
-                        pending.extend(found.latency(name, &quantile, [op, now], [before, after]));
+                    for quantile in &QUANTILES {
+                        pending.extend(found.latency(name, quantile, [op, now], [before, after]));
                     }
                 }
             }
@@ -289,12 +309,12 @@ impl Comparison {
         reports: [&Report; 2],
     ) -> Option<Pending> {
         let figure = quantile.figure;
-        let [was, is] = ops.map(answered);
+        let [was, is] = ops.map(|op| quantile.counted(op));
         if was == 0 {
             return None;
         }
         let row = |before, after, finding| Row { of: name.to_owned(), figure, before, after, ratio: None, finding };
-        if is == 0 {
+        if is == 0 && quantile.needed {
             self.rows.push(row(format!("of {}", count(was)), "none".to_owned(), Finding::Worse));
             return None;
         }
@@ -310,18 +330,19 @@ impl Comparison {
             return None;
         }
         let tops: Vec<u64> = {
-            let all = ops.iter().flat_map(|op| op.blocks.iter().flat_map(|block| block.latency_us.0.keys().copied()));
+            let all =
+                ops.iter().flat_map(|op| op.blocks.iter().flat_map(|block| (quantile.of)(block).0.keys().copied()));
             let mut all: Vec<u64> = all.collect();
             all.sort_unstable();
             all.dedup();
             all
         };
-        let at = |blocks: &[&[f64]]| quantile.of(&tops, blocks);
+        let at = |blocks: &[&[f64]]| quantile.at(&tops, blocks);
         // Of each block, how many of its values lie up to each top.
         let each = |op: &Operation| {
             let up_to = |block: &TimeBlock| {
                 let mut sum = 0.0;
-                let count = |top| block.latency_us.0.get(top).map_or(0.0, |count| *count as f64);
+                let count = |top| (quantile.of)(block).0.get(top).map_or(0.0, |count| *count as f64);
                 let add = |top| {
                     sum += count(top);
                     sum
@@ -356,16 +377,25 @@ struct Quantile {
     figure: &'static str,
     of_ten_thousand: u64,
     threshold: f64,
+    /// Whether a run without any such answer is worse for it.
+    needed: bool,
+    /// Which of a block's latencies.
+    of: fn(&TimeBlock) -> &Distribution,
 }
 
 impl Quantile {
+    /// How many values an operation's blocks hold.
+    fn counted(&self, op: &Operation) -> u64 {
+        op.blocks.iter().flat_map(|block| (self.of)(block).0.values()).sum()
+    }
+
     /// How many of so many values lie beyond it.
     fn beyond(&self, of: u64) -> u64 {
         of.saturating_mul(10_000 - self.of_ten_thousand) / 10_000
     }
 
     /// It, in microseconds, of blocks that hold so many values up to each of the tops.
-    fn of(&self, tops: &[u64], blocks: &[&[f64]]) -> Option<f64> {
+    fn at(&self, tops: &[u64], blocks: &[&[f64]]) -> Option<f64> {
         let up_to = |index: usize| blocks.iter().map(|block| block[index]).sum::<f64>();
         let total = up_to(tops.len().checked_sub(1)?);
         let wanted = total * self.of_ten_thousand as f64 / 10_000.0;
@@ -376,11 +406,6 @@ impl Quantile {
         }
         (total > 0.0).then(|| tops[low] as f64)
     }
-}
-
-/// How many definite answers an operation's blocks hold.
-fn answered(op: &Operation) -> u64 {
-    op.blocks.iter().flat_map(|block| block.latency_us.0.values()).sum()
 }
 
 /// An operation's blocks with their part of the run, in the order of time.

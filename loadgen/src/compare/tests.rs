@@ -76,7 +76,7 @@ fn a_single_bad_moment_is_no_proof() {
     let mut is = run(2, 1.0);
     let renew = is.measurements.ops.get_mut("renew").unwrap();
     for block in &mut renew.blocks[10..12] {
-        block.latency_us.0 = block.latency_us.0.iter().map(|(top, count)| (top * 100, *count)).collect();
+        block.ok_us.0 = block.ok_us.0.iter().map(|(top, count)| (top * 100, *count)).collect();
     }
     let found = Comparison::of(&was, &is);
     assert_eq!(finding(&found, "renew", "p99"), Finding::CannotTell, "{}", found.render());
@@ -147,7 +147,7 @@ fn what_is_missing_fails_and_what_is_new_does_not() {
     let mut idle = was.clone();
     let renew = idle.measurements.ops.get_mut("renew").unwrap();
     renew.requests_per_op = None;
-    renew.blocks.iter_mut().for_each(|block| block.latency_us.0.clear());
+    renew.blocks.iter_mut().for_each(|block| block.ok_us.0.clear());
     let found = Comparison::of(&was, &idle);
     for figure in ["requests", "p50", "p99"] {
         assert_eq!(finding(&found, "renew", figure), Finding::Worse, "{figure}");
@@ -202,9 +202,78 @@ fn a_run_of_another_place_is_advice_and_neither_passes_nor_fails() {
     assert_eq!(Comparison::of(&failed, &was).exit(), Exit::Unavailable);
     let mut same = run(2, 1.0);
     same.environment.git_commit = Some("abc".to_owned());
-    same.params.insert("claims_settled".to_owned(), 7.into());
+    same.params.insert("schedule_digest".to_owned(), "7".into());
     same.own.other_cpu_percent = Some(25.0);
     assert_eq!(Comparison::of(&was, &same).exit(), Exit::Ok, "what is compared, and what it came to, differs");
+}
+
+/// Three of four who race are refused, and what they wait for is another thing than what the winner does.
+#[test]
+fn slower_winners_do_not_vanish_among_the_refused() {
+    let contest = |seed, winner: f64, loser: f64| {
+        let env = Env::seeded(seed);
+        let origin = env.now();
+        let mut recorder = Recorder::new(origin);
+        let claim = recorder.declare("claim");
+        recorder.measure_from(origin);
+        for i in 0..4_000 {
+            let at = origin + MS * 10 * i;
+            let (outcome, took) =
+                if i % 4 == 0 { (Outcome::Ok, 8.0 * winner) } else { (Outcome::Refused, 3.0 * loser) };
+            let took = MS.mul_f64(took * (1.0 + env.below(100) as f64 / 1000.0));
+            claim.arrival(at).start(at).finish(outcome, at + took, 1);
+        }
+        Report { measurements: Measurements::of(&recorder.snapshot()), ..run(seed, 1.0) }
+    };
+    let was = contest(1, 1.0, 1.0);
+    let worse = |is: &Report| {
+        let found = Comparison::of(&was, is);
+        found.worse().map(|row| row.figure).collect::<Vec<_>>()
+    };
+    assert_eq!(worse(&contest(2, 1.0, 1.0)), [] as [&str; 0]);
+    assert_eq!(worse(&contest(2, 1.25, 1.0)), ["p50"]);
+    assert_eq!(worse(&contest(2, 1.0, 1.25)), ["refused p50"]);
+    // Whether somebody is refused is chance, and nobody is the worse for it. That nobody won is another thing.
+    let without = |of: fn(&mut TimeBlock) -> &mut Distribution| {
+        let mut is = contest(2, 1.0, 1.0);
+        is.measurements.ops.get_mut("claim").unwrap().blocks.iter_mut().for_each(|block| of(block).0.clear());
+        is
+    };
+    assert_eq!(worse(&without(|block| &mut block.refused_us)), [] as [&str; 0]);
+    assert_eq!(worse(&without(|block| &mut block.ok_us)), ["p50", "p99"]);
+}
+
+/// The names under which a report says what a run came to stand among those of what it was asked to be.
+#[test]
+fn what_a_run_came_to_is_no_condition_of_it() {
+    let was = run(1, 1.0);
+    for (scenario, name) in [
+        ("fleet", "claims_settled"),
+        ("fleet", "floor"),
+        ("soak", "seats_held_at_end"),
+        ("mix", "seats_held_at_end"),
+        ("listing", "listings"),
+        ("budgets", "charges"),
+        ("floor", "cells"),
+        ("peers", "turns"),
+        ("peers", "ratios"),
+    ] {
+        let of = |mut report: Report, value: u64| {
+            report.params.insert("scenario".to_owned(), scenario.into());
+            report.params.insert(name.to_owned(), value.into());
+            report
+        };
+        let found = Comparison::of(&of(was.clone(), 1), &of(run(2, 1.0), 2));
+        assert_eq!(found.exit(), Exit::Ok, "{scenario} {name}: {}", found.render());
+    }
+    // What is a result of one scenario is asked for in another.
+    let peers = |charges: u64| {
+        let mut report = run(1, 1.0);
+        report.params.insert("scenario".to_owned(), "peers".into());
+        report.params.insert("charges".to_owned(), charges.into());
+        report
+    };
+    assert_eq!(Comparison::of(&peers(1), &peers(2)).exit(), Exit::Unavailable);
 }
 
 #[test]

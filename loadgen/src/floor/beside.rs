@@ -50,7 +50,7 @@ pub(crate) fn buckets(prefix: &str) -> Vec<String> {
 /// Makes the bare requests, and answers for each operation what they took, as a report has it.
 ///
 /// # Errors
-/// When the brokers cannot be reached so, or do not answer.
+/// When the brokers cannot be reached so, or do not answer often enough for a median.
 pub(crate) async fn measure(
     beside: &Beside,
     env: &Env,
@@ -70,6 +70,9 @@ pub(crate) async fn measure(
     for load in loads {
         let Bare { took: length, measured } = ground.alone(&load, EACH).await?;
         let latency = Percentiles::from(&measured.latency(&[Outcome::Ok]).corrected);
+        if latency.p50_ns.is_none() {
+            return Err(Unavailable::NoFloor { request: load.request.name(), within: EACH });
+        }
         all.push(Took { load, ok: measured.counts.of(Outcome::Ok), length, latency });
     }
     let of = |load: &Load| all.iter().find(|took| took.load == *load).map(reported);
@@ -90,14 +93,17 @@ fn reported(took: &Took) -> Value {
     })
 }
 
-/// A line for each operation that has a floor.
+/// A line for each operation that has a floor, its own figure or not.
 pub(crate) fn remarks(report: &Report) -> Vec<String> {
     let floor = report.params.get("floor").and_then(Value::as_object);
     floor.into_iter().flatten().filter_map(|(op, floor)| remark(report, op, floor)).collect()
 }
 
 fn remark(report: &Report, op: &str, floor: &Value) -> Option<String> {
-    let own = report.measurements.ops.get(op)?.latency_ok.service.p50_ns?;
+    let own = &report.measurements.ops.get(op)?.latency_ok.service;
+    let Some(own) = own.p50_ns else {
+        return Some(format!("{op}: no ratio to floor: it was answered {} times itself", count(own.count)));
+    };
     let number = |name: &str| floor.get(name)?.as_u64();
     let bare = number("p50_ns").filter(|p50| *p50 > 0)?;
     let burst = if floor.get("bursts")?.as_bool()? { "in bursts of" } else { "at once," };
@@ -127,10 +133,10 @@ mod tests {
             let latency = Percentiles { p50_ns: p50, ..Percentiles::default() };
             reported(&Took { load, ok: 46_000, length: EACH, latency })
         };
-        let floor = json!({ "renew": took(Some(150_000)), "claim": took(None), "never": took(Some(1)) });
+        let floor = json!({ "release": took(Some(150_000)), "renew": took(Some(150_000)), "never": took(Some(1)) });
         report.params.insert("floor".into(), floor);
         let line = "renew: ratio to floor 3.00 (p50 450 us; bare cas in bursts of 100 over 1: 150 us, 23,000/s)";
-        assert_eq!(remarks(&report), [line]);
+        assert_eq!(remarks(&report), ["release: no ratio to floor: it was answered 0 times itself", line]);
         report.params.clear();
         assert_eq!(remarks(&report), [] as [&str; 0]);
     }

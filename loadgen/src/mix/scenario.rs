@@ -11,6 +11,8 @@ use super::streams::{Stream, streams};
 use super::{CameTo, FOUNDING, MIX, Mix, Node, Params};
 use crate::duration;
 use crate::fleet;
+use crate::floor::beside::Beside;
+use crate::floor::{Load, Request};
 use crate::histogram::nanos;
 use crate::recorder::Recorder;
 use crate::report::{Anomalies, BringUp, Report};
@@ -32,6 +34,12 @@ impl Scenario for Mix {
 
     fn schedule_digest(params: &Params) -> Option<u64> {
         Some(params.schedule_digest())
+    }
+
+    /// A renewal beside its node's burst, which is most of what a mix asks.
+    fn floor(params: &Params) -> Beside {
+        let burst = (params.seats / params.nodes()).max(1);
+        Beside { keys: 0, ops: vec![("renew", Load { bursts: true, ..Load::of(Request::Cas, 1, burst) })] }
     }
 
     fn new(params: Params, Start { env, origin, prefix, replicas }: Start) -> Mix {

@@ -100,7 +100,7 @@ fn errors_are_no_throughput_and_hurry_no_percentile() {
     let definite = Percentiles::from(&measured.latency(&[Outcome::Ok, Outcome::Refused]).corrected);
     assert_eq!((definite.count, definite.p50_ns), (1000, Some(20_000_000)));
     let blocks = measured.blocks(S);
-    let answered: u64 = blocks.iter().flat_map(|block| block.latency.values()).sum();
+    let answered: u64 = blocks.iter().flat_map(|block| block.ok.values().chain(block.refused.values())).sum();
     assert_eq!((blocks.iter().map(|block| block.ended).sum::<u64>(), answered), (2000, 1000));
     let seconds = measured.over_time(S);
     assert_eq!(seconds.iter().map(|point| point.outcomes[Outcome::Ok as usize]).sum::<u64>(), 1000);

@@ -79,8 +79,10 @@ pub struct TimeBlock {
     pub ended: u64,
     /// Requests to the broker that they took.
     pub requests: u64,
-    /// The corrected latencies of definite answers.
-    pub latency_us: Distribution,
+    /// The corrected latencies of ok answers.
+    pub ok_us: Distribution,
+    /// Those of refusals.
+    pub refused_us: Distribution,
 }
 
 /// How many values lie in each bucket, by its top; as text `127:3 131:9`, the tops going up. See [`crate::blocks::bucket`].
@@ -251,11 +253,12 @@ impl Operation {
 
 fn blocks(blocks: Vec<Block>, width: Duration) -> Vec<TimeBlock> {
     let met = (0..).zip(blocks).filter(|(_, block)| block.ended > 0);
-    let block = |(index, Block { ended, requests, latency }): (u64, Block)| TimeBlock {
+    let block = |(index, Block { ended, requests, ok, refused }): (u64, Block)| TimeBlock {
         t_ns: index * nanos(width),
         ended,
         requests,
-        latency_us: Distribution(latency),
+        ok_us: Distribution(ok),
+        refused_us: Distribution(refused),
     };
     met.map(block).collect()
 }

@@ -5,7 +5,7 @@ use engine::env::{Env, Mono};
 use super::*;
 use crate::environment::Store;
 use crate::recorder::{Outcome, Recorder};
-use crate::sampler::UsagePoint;
+use crate::sampler::{LagPoint, UsagePoint};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -93,9 +93,13 @@ pub(crate) fn full(anomalies: Anomalies) -> Report {
             },
         ],
         servers: vec![
-            Server { name: "n1".to_owned(), usage: usage(101, 21.5) },
-            Server { name: "n2".to_owned(), usage: usage(102, 18.0) },
-            Server { name: "n3".to_owned(), usage: Usage::default() },
+            Server { name: "n1".to_owned(), usage: usage(101, 21.5), lag: RaftLag::default() },
+            Server {
+                name: "n2".to_owned(),
+                usage: usage(102, 18.0),
+                lag: RaftLag { raft_lag_max: Some(40), raft_lag: vec![LagPoint { t_ns: 5_000_000_000, entries: 40 }] },
+            },
+            Server { name: "n3".to_owned(), usage: Usage::default(), lag: RaftLag::default() },
         ],
         own: Own {
             usage: usage(100, 3.8),
@@ -144,8 +148,8 @@ fn every_count_of_the_recorder_is_in_the_report() {
     let series = &report.measurements.series;
     let blocks = &renew.blocks;
     let ended: u64 = blocks.iter().map(|block| block.ended).sum();
-    let answered: u64 = blocks.iter().flat_map(|block| block.latency_us.0.values()).sum();
-    assert_eq!((ended, answered), (6000, 5844 + 59));
+    let sum = |of: fn(&TimeBlock) -> &Distribution| blocks.iter().flat_map(|block| of(block).0.values()).sum::<u64>();
+    assert_eq!((ended, sum(|block| &block.ok_us), sum(|block| &block.refused_us)), (6000, 5844, 59));
     assert!(blocks.iter().all(|block| block.t_ns % report.measurements.block_ns == 0 && block.requests == block.ended));
     assert_eq!(series.iter().filter_map(|point| point.ops.get("renew")).map(|op| op.ok).sum::<u64>(), 5844);
     assert!(series.iter().all(|point| point.t_ns % report.measurements.series_interval_ns == 0));

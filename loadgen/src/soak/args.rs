@@ -6,8 +6,10 @@ use clap::Args;
 
 use crate::cli::{Common, count};
 use crate::duration;
-use crate::fleet::{Params, heartbeat};
+use crate::fleet::{self, heartbeat};
 use crate::target::Unavailable;
+
+use super::{Leak, Params};
 
 const EXAMPLES: &str = "\
 Whether a series rises is told from the end of the warm-up on, which is over when the memory has filled up that a fleet
@@ -39,6 +41,9 @@ pub struct SoakArgs {
     /// How long the load runs before trends are watched.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration::parse)]
     pub warmup: Duration,
+    /// What is lost on purpose, to see it found.
+    #[arg(long, value_name = "WHAT[,WHAT]", value_enum, value_delimiter = ',', hide = true)]
+    pub leak: Vec<Leak>,
     /// What every scenario takes.
     #[command(flatten)]
     pub common: Common,
@@ -48,7 +53,7 @@ impl SoakArgs {
     /// The settings as the workload takes them.
     pub fn params(&self, seed: u64) -> Params {
         let waves = (self.warmup + self.common.duration).as_secs().max(1);
-        Params {
+        let fleet = fleet::Params {
             seats: self.seats,
             nodes: self.nodes,
             heartbeat: self.heartbeat,
@@ -58,7 +63,8 @@ impl SoakArgs {
             warmup: self.warmup,
             steady: true,
             seed,
-        }
+        };
+        Params { fleet, leaks: self.leak.clone() }
     }
 }
 
@@ -73,7 +79,8 @@ mod tests {
 
     #[test]
     fn the_shipped_settings() {
-        let params = parse::<SoakArgs>("").unwrap().params(42);
+        let Params { fleet: params, leaks } = parse::<SoakArgs>("").unwrap().params(42);
+        assert_eq!(leaks, []);
         assert_eq!((params.seats, params.nodes, params.claimers, params.steady), (1_000, 20, 8, true));
         assert_eq!((params.warmup, params.duration), (Duration::from_secs(300), Duration::from_secs(1800)));
         assert_eq!(params.claims, 8 * 2100, "a wave a second");
@@ -86,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_duration_given_is_the_one_that_holds() {
-        let params = parse::<SoakArgs>("--duration 90s --warmup 30s --claimers 4").unwrap().params(42);
+        let params = parse::<SoakArgs>("--duration 90s --warmup 30s --claimers 4").unwrap().params(42).fleet;
         assert_eq!((params.duration, params.claims), (Duration::from_secs(90), 480));
     }
 }

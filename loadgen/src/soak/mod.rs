@@ -9,7 +9,7 @@
 //! It starts its own brokers: it looks at their processes, and asks over their system account.
 
 mod args;
-mod members;
+mod leak;
 mod series;
 pub mod trend;
 
@@ -23,17 +23,20 @@ use engine::env::Mono;
 use engine::store::nats::Nats;
 use serde_json::Value;
 
-use crate::fleet::{CameTo, Fleet, Params};
+use crate::fleet::{self, CameTo, Fleet};
+use crate::floor::beside::Beside;
 use crate::histogram::nanos;
+use crate::members::{self, Copies, Members};
 use crate::recorder::Recorder;
 use crate::report::{Anomalies, BringUp, Report};
 use crate::sampler::Reading;
 use crate::scenario::{Parts, Ran, Scenario, Start};
 use crate::target::{Target, Unavailable};
-use members::Members;
+use leak::Planted;
 use series::{BEHIND, CONSUMERS, FILES, GENERATOR, LATENESS, MEMORY, MESSAGES, SUBSCRIPTIONS, TASKS, Watched};
 
 pub use args::SoakArgs;
+pub use leak::Leak;
 pub use trend::Trend;
 
 /// From one look to the next.
@@ -41,14 +44,24 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// How long copies may take to be the same once nothing is written any more.
 const AT_REST: Duration = Duration::from_secs(30);
 
+/// What a soak is asked to be.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The load.
+    pub fleet: fleet::Params,
+    /// What is lost on purpose.
+    pub leaks: Vec<Leak>,
+}
+
 /// A soak.
 pub struct Soak {
     fleet: Fleet,
+    leaks: Vec<Leak>,
     origin: Mono,
     watched: Watched,
     /// Streams whose copies differ when all is at rest.
     differing: AtomicU64,
-    /// Brokers that did not answer then.
+    /// Brokers that did not answer then, or were there no more.
     silent: AtomicU64,
 }
 
@@ -80,19 +93,30 @@ impl Soak {
                 }
             }
             let states = asked.states(running(members)).await;
+            // Where a stream is not told of, what is in it is not known, and not nothing.
+            let are_there = self.copies().are_there(&states, members.len().saturating_sub(states.len()));
             for (name, state) in &states {
-                let messages: u64 = state.streams.values().map(|held| held.messages).sum();
-                let behind = members::behind(&states, name);
-                for (what, value) in [
-                    (CONSUMERS, state.consumers),
-                    (SUBSCRIPTIONS, state.subscriptions),
-                    (MESSAGES, messages),
-                    (BEHIND, behind),
-                ] {
-                    self.watched.point(name, what, at, value as f64);
+                self.watched.point(name, CONSUMERS, at, state.consumers as f64);
+                self.watched.point(name, SUBSCRIPTIONS, at, state.subscriptions as f64);
+                if are_there {
+                    let messages: u64 = state.streams.values().map(|held| held.messages).sum();
+                    self.watched.point(name, MESSAGES, at, messages as f64);
+                    self.watched.point(name, BEHIND, at, members::behind(&states, name) as f64);
                 }
             }
             env.sleep_until(now + PERIOD).await;
+        }
+    }
+
+    /// Loses what is to be lost, where that is asked for. Ends in failure alone.
+    async fn leak(&self, target: &Target, first: &Nats) -> Unavailable {
+        let Fleet { env, prefix, replicas, recorder, .. } = &self.fleet;
+        if self.leaks.is_empty() {
+            return std::future::pending().await;
+        }
+        match Planted::prepare(env, &self.leaks, target, first, (prefix, *replicas)).await {
+            Ok(planted) => match planted.lose(recorder).await {},
+            Err(failed) => failed,
         }
     }
 
@@ -107,19 +131,25 @@ impl Soak {
         }
     }
 
-    /// Waits until every broker's copy of every stream is the same.
+    /// The streams whose copies have to be there.
+    fn copies(&self) -> Copies<'_> {
+        Copies { prefix: &self.fleet.prefix, replicas: usize::from(self.fleet.replicas) }
+    }
+
+    /// Waits until every broker's copy of every stream is the same. A broker that ended is waited for no longer, and has none.
     async fn settle(&self, members: &[Member], asked: &Members) {
         let env = &self.fleet.env;
         let until = env.now() + AT_REST;
         loop {
             let of = running(members);
             let states = asked.states(of).await;
-            let (differing, silent) = (members::differing(&states), of.saturating_sub(states.len()) as u64);
+            let silent = members.len().saturating_sub(states.len()) as u64;
+            let differing = members::differing(&states, self.copies());
             if differing + silent == 0 {
                 return;
             }
-            if env.now() >= until {
-                tracing::error!(differing, silent, ?states, "copies_differ");
+            if env.now() >= until || of < members.len() {
+                tracing::error!(differing, silent, ended = members.len() - of, ?states, "copies_differ");
                 self.differing.store(differing, Ordering::Relaxed);
                 self.silent.store(silent, Ordering::Relaxed);
                 return;
@@ -142,17 +172,21 @@ impl Scenario for Soak {
     type CameTo = CameTo;
 
     fn clients(params: &Params) -> usize {
-        Fleet::clients(params)
+        Fleet::clients(&params.fleet)
     }
 
     fn schedule_digest(params: &Params) -> Option<u64> {
-        Fleet::schedule_digest(params)
+        Fleet::schedule_digest(&params.fleet)
     }
 
-    fn new(params: Params, start: Start) -> Soak {
+    fn floor(params: &Params) -> Beside {
+        Fleet::floor(&params.fleet)
+    }
+
+    fn new(Params { fleet, leaks }: Params, start: Start) -> Soak {
         let origin = start.origin;
         let (watched, differing, silent) = (Watched::default(), AtomicU64::new(0), AtomicU64::new(0));
-        Soak { fleet: Fleet::new(params, start), origin, watched, differing, silent }
+        Soak { fleet: Fleet::new(fleet, start), leaks, origin, watched, differing, silent }
     }
 
     async fn open_and_run(
@@ -167,6 +201,7 @@ impl Scenario for Soak {
         let ran = tokio::select! {
             ran = Box::pin(self.fleet.open_and_run(target, first, interrupt)) => ran?,
             never = self.watch(members, &asked) => match never {},
+            failed = self.leak(target, first) => return Err(failed),
         };
         if !ran.interrupted {
             self.settle(members, &asked).await;
@@ -194,7 +229,11 @@ impl Scenario for Soak {
     }
 
     fn params(&self, came_to: &CameTo) -> Vec<(&'static str, Value)> {
-        self.fleet.params(came_to)
+        let mut params = self.fleet.params(came_to);
+        if !self.leaks.is_empty() {
+            params.push(("leaks", self.leaks.iter().map(|leak| leak.name()).collect()));
+        }
+        params
     }
 
     fn bring_up(&self) -> Option<BringUp> {

@@ -74,6 +74,28 @@ fn service_levels_and_baselines_have_their_say_and_their_status() {
     }
 }
 
+/// What a run came to stands beside what it was asked to be, and is another thing in every run.
+#[test]
+fn two_runs_of_any_scenario_are_of_one_kind() {
+    let fleet = format!("{SMALL} --duration 1s --floor");
+    for (scenario, args) in [
+        ("fleet", &*fleet),
+        ("listing", "--keys 5 --count 20 --strategy leader --brokers 1 --floor"),
+        ("mix", "--seats 30 --turns 1/10s --duration 2s --brokers 1 --floor"),
+        ("budgets", "--chargers 4 --rounds 20 --brokers 1 --floor"),
+        ("floor", "--request cas --duration 2s --brokers 1"),
+        ("soak", "--seats 30 --nodes 3 --heartbeat 1s --warmup 1s --duration 2s --brokers 1 --floor"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let both = ["was.json", "is.json"].map(|name| (name, Running::scenario(scenario, &format!("{args} --seed 7"))));
+        let [was, is] = both.map(|(name, run)| changed(&run.end().report(), dir.path(), name, |_| {}));
+        let found = compare(&was, &is);
+        let mut why = found.stdout.lines().filter_map(|line| line.strip_prefix("advice only: "));
+        let unlike = why.find(|why| *why != "no latency of the two could be compared");
+        assert_eq!(unlike, None, "{scenario}: {}", found.stdout);
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_found_out_and_named() {
     for (args, parts) in [

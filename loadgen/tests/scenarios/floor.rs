@@ -5,6 +5,21 @@ use serde_json::json;
 
 use crate::support::{Running, no_anomaly, valid};
 
+/// A ratio for each of these operations, in the report and in a line of its own.
+#[track_caller]
+fn held_against(scenario: &str, args: &str, request: &str, ops: &[&str]) {
+    let ended = Running::scenario(scenario, &format!("{args} --brokers 1 --floor")).end();
+    assert_eq!(ended.code, Some(0), "{}\n{}", ended.stderr, ended.stdout);
+    let report = ended.report();
+    valid(&report);
+    for op in ops {
+        let floor = &report["params"]["floor"][op];
+        assert_eq!(floor["request"], json!(request), "{op}");
+        assert!(floor["p50_ns"].as_u64().unwrap() > 0, "{op}: {floor}");
+        assert!(ended.stdout.contains(&format!("\n{op}: ratio to floor ")), "{}", ended.stdout);
+    }
+}
+
 /// Every cell that was asked for had answers and nothing else, and a line of its own.
 #[track_caller]
 fn measured(brokers: u8, args: &str) {
@@ -46,15 +61,26 @@ fn charges_add_up_in_every_way_on_three_brokers() {
 
 #[test]
 fn another_scenario_is_held_against_it() {
-    let args = "--keys 5 --churned 0 --count 20 --strategy naive,leader --brokers 1 --floor";
-    let ended = Running::scenario("listing", args).end();
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    let report = ended.report();
-    valid(&report);
-    for way in ["naive", "leader"] {
-        let floor = &report["params"]["floor"][format!("listing/{way}")];
-        assert_eq!((&floor["request"], &floor["in_flight"]), (&json!("pass"), &json!(2)));
-        assert!(floor["p50_ns"].as_u64().unwrap() > 0, "{floor}");
-        assert!(ended.stdout.contains(&format!("\nlisting/{way}: ratio to floor ")), "{}", ended.stdout);
+    let listings = "--keys 5 --churned 0 --count 20 --strategy naive,leader";
+    held_against("listing", listings, "pass", &["listing/naive", "listing/leader"]);
+    let charges = ["charge/combined", "charge/uncombined"];
+    held_against("budgets", "--chargers 8 --nodes 2 --rounds 40", "two_writes", &charges);
+}
+
+#[test]
+fn where_there_is_none_it_is_refused_before_anything_is_started() {
+    for (scenario, args, why) in [
+        ("floor", "", "none of its operations"),
+        ("budgets", "--chargers 8,16", "a single number of --chargers"),
+        ("budgets", "--chargers 33", "up to 32"),
+    ] {
+        let ended = Running::scenario(scenario, &format!("{args} --floor")).end();
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains(&format!("--floor: {scenario}: ")) && ended.stderr.contains(why),
+            "{}",
+            ended.stderr
+        );
+        assert!(!ended.stderr.contains("broker_"), "{}", ended.stderr);
     }
 }

@@ -429,7 +429,7 @@ impl<B: Bucket> Bucket for Lying<B> {
         let index = self.below.index(filter, by).await?;
         if matches!(self.lie, Lie::HiddenNode | Lie::HiddenSeat) {
             let keys = index.keys().filter(|key| !self.lies_about(key)).collect();
-            return Ok(Index::of_keys(keys, index.last_seq, index.clock));
+            return Ok(Index::of_keys(keys, index.stream()));
         }
         Ok(index)
     }

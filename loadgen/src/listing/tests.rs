@@ -294,7 +294,7 @@ impl<B: Bucket> Bucket for Lying<B> {
     async fn index(&self, filter: &Filter, by: Mono) -> Result<Index, Unknown> {
         let index = self.below.index(filter, by).await?;
         let named = index.keys().filter(|key| !self.hides(key)).collect();
-        Ok(Index::of_keys(named, index.last_seq, index.clock))
+        Ok(Index::of_keys(named, index.stream()))
     }
 
     async fn pass(&self, filter: &Filter, values: Values, by: Mono) -> Result<B::Pass, Unknown> {

@@ -171,7 +171,8 @@ fn version(n: usize) -> Version {
 /// A pass that lost some keys, held against the index, the lost ones settled, and the listing made of it.
 fn certified(keys: usize) -> Box<dyn Work> {
     let names: Vec<Key> = (0..keys).map(|n| seat(n).key().clone()).collect();
-    let index = Index::of_keys(names.clone(), Standing { clock: instant(), last_seq: keys as u64, records: keys as u64 });
+    let index =
+        Index::of_keys(names.clone(), Standing { clock: instant(), last_seq: keys as u64, records: keys as u64 });
     let delivered = move |_| {
         let mut collected = Collected::default();
         for (n, name) in names.iter().enumerate().filter(|(n, _)| n % LOST != 0) {

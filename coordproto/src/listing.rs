@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use crate::answer::Cause;
 use crate::api::Subjects;
 use crate::key::{Filter, Key};
-pub use drained::{Drained, is_drained};
+pub use drained::{Drained, goes_on, is_drained};
 
 /// The most keys under one filter that an index read names on one page, and so the most that a listing certifies: the
 /// server sorts its list anew for every page, and a removal between two pages shifts a key past both.

@@ -22,13 +22,26 @@ use super::{KEYS_MAX, Standing, Version};
 use crate::answer::Cause;
 use crate::key::Key;
 
-/// A class is large from so many keys on. Below it, an index costs less than what it saves.
-const LARGE: u64 = 1_000;
+/// A class is large from so many keys on. A smaller one is proved by one batched direct get, and its index costs hardly
+/// anything.
+const LARGE: u64 = 1_024;
 
 /// Whether a class of `keys` keys, in a bucket of `records` records, is cheaper to list by reading all of the bucket: a large
 /// one that is most of it.
 pub fn is_drained(keys: u64, records: u64) -> bool {
     (LARGE..=KEYS_MAX).contains(&keys) && records <= keys + keys / 8
+}
+
+/// Whether a drain of what were `counted` records is to go on after so many were `delivered`. Where keys are rewritten as fast as
+/// they come, it would have no end.
+///
+/// # Errors
+/// It is not: twice as many came as there were.
+pub fn goes_on(delivered: u64, counted: u64) -> Result<(), Cause> {
+    if delivered > counted.saturating_mul(2) {
+        return Err(Cause::Garbage(format!("{delivered} records of a copy of {counted}, and no end").into()));
+    }
+    Ok(())
 }
 
 /// What one member delivered of a whole bucket, and what the bucket's leader told after that.

@@ -62,8 +62,7 @@ impl Deliveries {
         let link = jetstream.link();
         let inbox = jetstream.client().new_inbox();
         let subscribed = jetstream.client().subscribe(inbox.clone()).await;
-        let subscriber =
-            subscribed.map_err(|_| Unknown::settled("create consumer", stream, Cause::Disconnected))?;
+        let subscriber = subscribed.map_err(|_| Unknown::settled("create consumer", stream, Cause::Disconnected))?;
         let losses = link.borrow().losses;
         Ok(Deliveries {
             jetstream: jetstream.clone(),
@@ -86,10 +85,6 @@ impl Deliveries {
 
     pub(super) fn stream(&self) -> &str {
         &self.stream
-    }
-
-    pub(super) fn filter(&self) -> &str {
-        &self.filter
     }
 
     pub(super) fn inbox(&self) -> &str {

@@ -13,6 +13,7 @@ use coordproto::answer::{Cause, Unknown};
 use coordproto::api::Garbage;
 use coordproto::api::requests::{self, ConsumerConfig, DRAIN_BYTES};
 use coordproto::api::verdict::{PullEnd, pull_end};
+use coordproto::listing::goes_on;
 
 use super::connection::Jetstream;
 use super::consumer::OPENING;
@@ -38,7 +39,7 @@ impl Jetstream {
     ///
     /// # Errors
     /// Unknown at the deadline, and when the consumer does not come about, goes, or falls silent, when a delivery is missing,
-    /// or the connection was lost. Half of a drain is nothing. No consumer is left behind.
+    /// when records are written faster than they come, or the connection was lost. Half of a drain is nothing. No consumer is left behind.
     pub async fn drain(
         &self,
         stream: &str,
@@ -80,6 +81,7 @@ impl Jetstream {
                     return Err(deliveries.unknown(Garbage("records out of their order").into()));
                 }
                 last = record.revision;
+                goes_on(deliveries.delivered, counted).map_err(|cause| deliveries.unknown(cause))?;
                 take(record);
                 if pull.left == 0 {
                     // The server says nothing of a request that it gave exactly as much as was asked for.
@@ -120,7 +122,8 @@ impl Drained {
 
 /// One request for what the consumer has.
 struct Pull {
-    meter: Outstanding,
+    /// It is under way until it is answered.
+    _meter: Outstanding,
     /// How many bytes the answer may still have.
     left: usize,
 }
@@ -142,15 +145,11 @@ impl Pull {
         };
         let bytes = wire_len(&message.subject, None, &message.payload) + deliveries.inbox().len();
         let meter = Meter::request();
-        jetstream
-            .client()
-            .publish_message(message)
-            .await
-            .map_err(|_| deliveries.unknown(Cause::Disconnected))?;
+        jetstream.client().publish_message(message).await.map_err(|_| deliveries.unknown(Cause::Disconnected))?;
         jetstream.desk().counters.request(Kind::ConsumerNext);
         add(&jetstream.desk().counters.bytes_out, bytes);
         meter.sent(bytes);
-        Ok(Pull { meter, left: DRAIN_BYTES })
+        Ok(Pull { _meter: meter, left: DRAIN_BYTES })
     }
 
     /// A record counts with its subject, its reply subject and its headers.

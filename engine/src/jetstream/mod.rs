@@ -22,8 +22,10 @@
 mod connection;
 mod consumer;
 mod counters;
+mod deliveries;
 mod desk;
 mod direct;
+mod drain;
 mod exchange;
 mod meter;
 mod publish;
@@ -32,9 +34,11 @@ mod stream;
 mod waiters;
 
 pub use connection::{ConnectError, Jetstream, Options, Server};
-pub use consumer::{Delivery, Pass, Values};
+pub use consumer::{Pass, Values};
 pub use counters::{KINDS, Kind, Stats};
+pub use deliveries::Delivery;
 pub use desk::Link;
 pub use direct::{Many, Record, Snapshot};
+pub use drain::Drained;
 pub use meter::{Cost, Meter};
 pub use publish::{Tombstone, Write};

@@ -219,6 +219,13 @@ fn what_a_drain_is_held_against() {
 
 #[test]
 fn a_large_class_that_is_most_of_its_bucket_is_drained() {
-    assert!(is_drained(1_000, 1_125) && is_drained(KEYS_MAX, KEYS_MAX));
-    assert!(!is_drained(999, 999) && !is_drained(1_000, 1_126) && !is_drained(KEYS_MAX + 1, KEYS_MAX + 1));
+    assert!(is_drained(1_024, 1_152) && is_drained(KEYS_MAX, KEYS_MAX));
+    assert!(!is_drained(1_023, 1_023) && !is_drained(1_024, 1_153) && !is_drained(KEYS_MAX + 1, KEYS_MAX + 1));
+}
+
+#[test]
+fn a_drain_ends_at_twice_what_there_was() {
+    assert_eq!(goes_on(0, 0), Ok(()));
+    assert_eq!(goes_on(2_000, 1_000), Ok(()));
+    assert!(goes_on(2_001, 1_000).is_err());
 }

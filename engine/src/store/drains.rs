@@ -17,8 +17,12 @@ use super::listing::{doubt, timeout};
 use super::{Barrier, Bucket, Listing};
 use crate::env::Mono;
 
-/// How many listings of a filter go without a drain after one that came to nothing.
+/// How many listings of a filter go without a drain after one that came to nothing. Where the next one does too, twice as
+/// many: a bucket that is written to all the time has hardly an instant in which a drain can be proved.
 const PAUSE: u32 = 16;
+
+/// The most listings that go without one.
+const PAUSE_MOST: u32 = 256;
 
 /// How many filters a bucket remembers. There are a few classes to a bucket, and whoever lists more of them goes without.
 const FILTERS_MOST: usize = 64;
@@ -26,17 +30,29 @@ const FILTERS_MOST: usize = 64;
 /// The least time that a drain leaves to the listing that follows when it comes to nothing, as a part of what there is.
 const LEFT: u32 = 2;
 
-/// For which filters a bucket is drained. Each is listed without a drain so many times first.
+/// For which filters a bucket is drained.
 #[derive(Debug, Default)]
-pub struct Drains(Mutex<HashMap<Box<str>, u32>>);
+pub struct Drains(Mutex<HashMap<Box<str>, Pause>>);
+
+#[derive(Debug)]
+struct Pause {
+    /// How many listings go without a drain first.
+    left: u32,
+    /// How many do after the next one that comes to nothing.
+    next: u32,
+}
+
+impl Pause {
+    const NONE: Pause = Pause { left: 0, next: PAUSE };
+}
 
 impl Drains {
     /// Whether this listing of `filter` is to go by a drain.
     fn is_due(&self, filter: &Filter) -> bool {
         match self.0.lock().get_mut(filter.as_str()) {
-            Some(0) => true,
+            Some(Pause { left: 0, .. }) => true,
             Some(pause) => {
-                *pause -= 1;
+                pause.left -= 1;
                 false
             }
             None => false,
@@ -49,14 +65,23 @@ impl Drains {
         if !is_drained(keys, records) {
             filters.remove(filter.as_str());
         } else if filters.len() < FILTERS_MOST && !filters.contains_key(filter.as_str()) {
-            filters.insert(filter.as_str().into(), 0);
+            filters.insert(filter.as_str().into(), Pause::NONE);
         }
     }
 
-    fn pause(&self, filter: &Filter) {
+    /// A drain came to nothing.
+    fn failed(&self, filter: &Filter) {
         if let Some(pause) = self.0.lock().get_mut(filter.as_str()) {
-            *pause = PAUSE;
+            *pause = Pause { left: pause.next, next: (pause.next * 2).min(PAUSE_MOST) };
         }
+    }
+
+    /// A drain was believed, and had so many keys in a bucket of so many records.
+    fn worked(&self, filter: &Filter, keys: u64, records: u64) {
+        if let Some(pause) = self.0.lock().get_mut(filter.as_str()) {
+            *pause = Pause::NONE;
+        }
+        self.learn(filter, keys, records);
     }
 }
 
@@ -78,7 +103,7 @@ pub(super) async fn list<B: Bucket>(
         Ok(listing) => Some(listing),
         Err(unknown) => {
             tracing::debug!(bucket = bucket.name(), %filter, %unknown, "listing_drain_refused");
-            bucket.drains().pause(filter);
+            bucket.drains().failed(filter);
             None
         }
     }
@@ -108,7 +133,7 @@ async fn drained<B: Bucket>(
     if keys > KEYS_MAX {
         return Err(doubt(Cause::TooMany { keys, most: KEYS_MAX }));
     }
-    bucket.drains().learn(filter, keys, records);
+    bucket.drains().worked(filter, keys, records);
     Ok(Listing { entries: live(entries, filter), clock, last_seq })
 }
 
@@ -124,12 +149,16 @@ mod tests {
         assert!(!drains.is_due(&filter), "nothing is known");
         drains.learn(&filter, 5_000, 5_001);
         assert!(drains.is_due(&filter) && drains.is_due(&filter));
-        drains.pause(&filter);
-        drains.learn(&filter, 5_000, 5_001);
-        for _ in 0..PAUSE {
-            assert!(!drains.is_due(&filter));
-        }
-        assert!(drains.is_due(&filter));
+        let mut paused = || {
+            drains.failed(&filter);
+            drains.learn(&filter, 5_000, 5_001);
+            (0..1_000).take_while(|_| !drains.is_due(&filter)).count()
+        };
+        assert_eq!([paused(), paused(), paused()], [16, 32, 64]);
+        assert_eq!([paused(), paused(), paused()], [128, 256, 256]);
+        drains.worked(&filter, 5_000, 5_001);
+        drains.failed(&filter);
+        assert_eq!((0..1_000).take_while(|_| !drains.is_due(&filter)).count(), 16);
         drains.learn(&filter, 5_000, 50_000);
         assert!(!drains.is_due(&filter), "a small part of its bucket");
     }

@@ -195,6 +195,8 @@ pub async fn a_drain_that_proves_nothing_is_followed_by_what_does<S: Store>(t: F
             list(&certified).await;
         }
         assert_eq!(drains.load(Ordering::SeqCst), 0, "{fault:?}: for some time none is tried");
+        faulty.choose(|_| Fault::None);
+        list(&Certified::Leader).await;
     }
     // One that delivers everything twice is as good as one that does not.
     let counted = drains.clone();

@@ -149,7 +149,7 @@ mod tests {
         assert!(!drains.is_due(&filter), "nothing is known");
         drains.learn(&filter, 5_000, 5_001);
         assert!(drains.is_due(&filter) && drains.is_due(&filter));
-        let mut paused = || {
+        let paused = || {
             drains.failed(&filter);
             drains.learn(&filter, 5_000, 5_001);
             (0..1_000).take_while(|_| !drains.is_due(&filter)).count()

@@ -12,6 +12,7 @@
 //!   knows; such an answer is not handed out. Nothing here can tell a stale answer about something never seen before.
 //! - A batched read is the exception: any member answers it from its own copy, which may be behind. It is that copy at one
 //!   instant, without a gap, and says how far the copy had come.
+//! - A drain is one member's copy too, and not of one instant: of everything that the member held when it came to its end.
 //! - A lost connection ends every request under way at once, as unknown. Without a connection nothing is sent or queued.
 //! - A payload larger than the broker takes is refused before it is sent; sending it would end the connection.
 //! - A dropped request leaves nothing behind, and its reply, should one come, reaches nobody else.

@@ -102,7 +102,7 @@ pub struct Listing {
 /// What certifies a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certified {
-    /// The stream leader's index. The listing begins when it is asked for. A value may be an older one, from a member that is
+    /// The stream leader's word, its index for instance. The listing begins when it is asked for. A value may be an older one, from a member that is
     /// behind. And whoever takes itself for the leader is believed: one that was cut off from its cluster goes on answering
     /// from its own copy for 10 to 20 s, and one that was frozen for the milliseconds until it hears of its successor, unless
     /// this connection knows of something later.

@@ -12,7 +12,7 @@ use coordproto::api::direct::Batch;
 use coordproto::api::{info, message, puback, verdict};
 use coordproto::key::{Key, Resource};
 use coordproto::lease::{Expiry, step};
-use coordproto::listing::{self, Collected, Index, Version};
+use coordproto::listing::{self, Collected, Index, Standing, Version};
 use coordproto::record::budget::BudgetRecord;
 use coordproto::record::lease::{EpochRecord, LeaseRecord};
 use coordproto::tally::{self, Ceilings};
@@ -186,7 +186,8 @@ fn version(n: usize) -> Version {
 /// A pass that lost some keys, held against the index, the lost ones settled, and the listing made of it.
 fn certified(keys: usize) -> Box<dyn Work> {
     let names: Vec<Key> = (0..keys).map(|n| seat(n).key().clone()).collect();
-    let index = Index::of_keys(names.clone(), keys as u64, instant());
+    let index =
+        Index::of_keys(names.clone(), Standing { clock: instant(), last_seq: keys as u64, records: keys as u64 });
     let delivered = move |_| {
         let mut collected = Collected::default();
         for (n, name) in names.iter().enumerate().filter(|(n, _)| n % LOST != 0) {

@@ -8,6 +8,10 @@
 //!
 //! The second proves a copy by a barrier: a write that a quorum acknowledged with the sequence S inside the listing. A copy
 //! that holds the barrier at S or later holds everything that was committed up to S, whoever keeps it. See [`prove`].
+//!
+//! Either can do without an index where one member's whole copy was read to its end. See [`Drained`].
+
+mod drained;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +21,7 @@ use jiff::Timestamp;
 use crate::answer::Cause;
 use crate::api::Subjects;
 use crate::key::{Filter, Key};
+pub use drained::{Drained, goes_on, is_drained};
 
 /// The most keys under one filter that an index read names on one page, and so the most that a listing certifies: the
 /// server sorts its list anew for every page, and a removal between two pages shifts a key past both.
@@ -57,6 +62,17 @@ pub struct Version {
     pub value: Option<Bytes>,
 }
 
+/// A stream as its leader tells of it, without any of its subjects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The broker's clock when it answered.
+    pub clock: Timestamp,
+    /// The last sequence: how far the leader had come.
+    pub last_seq: u64,
+    /// How many records it held, removal markers included.
+    pub records: u64,
+}
+
 /// The leader's index of a filter: the names of its keys, removal markers included, in order and each once.
 #[derive(Clone, Debug)]
 pub struct Index {
@@ -65,6 +81,8 @@ pub struct Index {
     pub last_seq: u64,
     /// The broker's clock when it answered.
     pub clock: Timestamp,
+    /// How many records the stream held, of every class, markers included.
+    pub records: u64,
 }
 
 /// A large index stays where it stands in the reply that brought it.
@@ -77,14 +95,23 @@ enum Names {
 
 impl Index {
     /// An index of these keys.
-    pub fn of_keys(mut keys: Vec<Key>, last_seq: u64, clock: Timestamp) -> Index {
+    pub fn of_keys(mut keys: Vec<Key>, stream: Standing) -> Index {
         keys.sort_unstable();
         keys.dedup();
-        Index { names: Names::Keys(keys), last_seq, clock }
+        Index::of(Names::Keys(keys), stream)
+    }
+
+    fn of(names: Names, Standing { clock, last_seq, records }: Standing) -> Index {
+        Index { names, last_seq, clock, records }
+    }
+
+    /// What it tells of the stream as a whole.
+    pub fn stream(&self) -> Standing {
+        Standing { clock: self.clock, last_seq: self.last_seq, records: self.records }
     }
 
     /// An index of these subjects, in each of which `prefix` stands before the key.
-    pub fn of_subjects(subjects: Subjects, prefix: &str, last_seq: u64, clock: Timestamp) -> Index {
+    pub fn of_subjects(subjects: Subjects, prefix: &str, stream: Standing) -> Index {
         let mut before = None;
         let in_order = subjects.iter().all(|subject| {
             let later = before.is_none_or(|before| before < subject);
@@ -92,10 +119,23 @@ impl Index {
             later && subject.starts_with(prefix)
         });
         if in_order {
-            return Index { names: Names::Subjects(subjects, prefix.len()), last_seq, clock };
+            return Index::of(Names::Subjects(subjects, prefix.len()), stream);
         }
         let keys = subjects.iter().filter_map(|subject| Key::parse(subject.strip_prefix(prefix)?).ok());
-        Index::of_keys(keys.collect(), last_seq, clock)
+        Index::of_keys(keys.collect(), stream)
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        match &self.names {
+            Names::Keys(keys) => keys.len(),
+            Names::Subjects(subjects, _) => subjects.len(),
+        }
+    }
+
+    /// Whether it names nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The names as they are stored. One that is no key's was written by nobody who speaks of these records.

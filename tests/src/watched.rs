@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use coordproto::answer::{Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Index, Version};
+use coordproto::listing::{Drained, Index, Standing, Version};
 use engine::env::{Env, Mono};
-use engine::store::{Bucket, BucketSpec, Copy, Expect, OpenError, Put, Store, Values, Write};
-use jiff::Timestamp;
+use engine::store::{Bucket, BucketSpec, Copy, Drains, Expect, OpenError, Put, Store, Values, Write};
 
 /// A store, or a bucket of it, and what was seen of it.
 #[derive(Clone)]
@@ -124,8 +123,17 @@ impl<B: Bucket> Bucket for Watched<B> {
         self.below.copy(names, by).await
     }
 
-    async fn clock(&self) -> Result<Timestamp, Unknown> {
+    async fn drain(&self, by: Mono) -> Result<Drained, Unknown> {
         let _call = self.call();
-        self.below.clock().await
+        self.below.drain(by).await
+    }
+
+    async fn standing(&self, by: Mono) -> Result<Standing, Unknown> {
+        let _call = self.call();
+        self.below.standing(by).await
+    }
+
+    fn drains(&self) -> &Drains {
+        self.below.drains()
     }
 }

@@ -81,6 +81,13 @@ contract! {
         an_unknown_listing_of_leases_names_the_class
         a_proved_copy_is_never_from_before_the_barrier
     }
+    drains {
+        a_large_class_is_listed_again_without_an_index
+        what_is_small_or_one_of_many_is_not_drained
+        a_large_class_under_rewrites_is_never_short
+        a_drain_that_proves_nothing_is_followed_by_what_does
+        many_list_a_large_class_at_once
+    }
     claims {
         a_fresh_resource_is_granted_at_epoch_one
         a_free_resource_reads_as_none
@@ -378,6 +385,7 @@ fn no_case_is_skipped_on_any_arm() {
         ("sweeps", include_str!("../src/cases/sweeps.rs")),
         ("listings", include_str!("../src/cases/listings.rs")),
         ("doubts", include_str!("../src/cases/doubts.rs")),
+        ("drains", include_str!("../src/cases/drains.rs")),
         ("claims", include_str!("../src/cases/claims.rs")),
         ("tenures", include_str!("../src/cases/tenures.rs")),
         ("gate", include_str!("../src/cases/gate.rs")),

@@ -32,6 +32,13 @@ pub fn consumer_delete_subject(into: &mut impl BufMut, stream: &str, consumer: &
     into.put_slice(consumer.as_bytes());
 }
 
+/// `$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>`.
+pub fn consumer_next_subject(into: &mut impl BufMut, stream: &str, consumer: &str) {
+    stream_subject(into, Verb::ConsumerNext, stream);
+    into.put_slice(b".");
+    into.put_slice(consumer.as_bytes());
+}
+
 /// What is asked of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -53,6 +60,8 @@ pub enum Verb {
     ConsumerCreate,
     /// `CONSUMER.DELETE`; needs the meta group's leader.
     ConsumerDelete,
+    /// `CONSUMER.MSG.NEXT`, answered by the member that has the consumer.
+    ConsumerNext,
 }
 
 impl Verb {
@@ -67,6 +76,7 @@ impl Verb {
             Verb::Delete => "STREAM.DELETE",
             Verb::ConsumerCreate => "CONSUMER.CREATE",
             Verb::ConsumerDelete => "CONSUMER.DELETE",
+            Verb::ConsumerNext => "CONSUMER.MSG.NEXT",
         }
     }
 }
@@ -108,6 +118,24 @@ pub fn purge(into: &mut impl BufMut, filter: &str, through: Option<u64>) {
         into.put_slice(br#","seq":"#);
         number(into, through.saturating_add(1));
     }
+    into.put_slice(b"}");
+}
+
+/// The most bytes of the answer to one [`drain`]: a message counts with its subject, its reply subject and its headers, so
+/// that fewer than 44,000 come in one, which is what a client can have waiting before it takes them.
+pub const DRAIN_BYTES: usize = 4 << 20;
+
+/// `{"batch":..,"max_bytes":..,"no_wait":true,"expires":<ns>}`: all that a pull consumer has, up to [`DRAIN_BYTES`], and then
+/// the word that there is no more.
+///
+/// `expires` is what makes that word worth something. Without it the server looks at its count of what is pending, which it
+/// keeps beside the store and which says 0 too early; with it, it says so only when it has looked for the next message in its
+/// store and found none, and only to a request that was given at least one.
+pub fn drain(into: &mut impl BufMut, expires: Duration) {
+    into.put_slice(br#"{"batch":1000000,"max_bytes":"#);
+    number(into, DRAIN_BYTES as u64);
+    into.put_slice(br#","no_wait":true,"expires":"#);
+    number(into, u64::try_from(expires.as_nanos()).unwrap_or(u64::MAX).max(1));
     into.put_slice(b"}");
 }
 
@@ -326,6 +354,16 @@ impl ConsumerConfig {
         }
     }
 
+    /// One that is pulled from once, the last message of every subject and then what follows: the shape of a drain.
+    pub fn drain(name: String, filter: &str, inactive_threshold: Duration) -> ConsumerConfig {
+        ConsumerConfig {
+            deliver_subject: None,
+            flow_control: false,
+            idle_heartbeat: Duration::ZERO,
+            ..ConsumerConfig::pass(name, String::new(), filter, inactive_threshold)
+        }
+    }
+
     /// One that clients pull from and that outlives them.
     pub fn durable_pull(name: &str, filter: &str, ack_wait: Duration, max_ack_pending: i64) -> ConsumerConfig {
         ConsumerConfig {
@@ -433,6 +471,7 @@ mod tests {
         );
         assert_eq!(text(|b| consumer_create_subject(b, "S", "c1", None)), "$JS.API.CONSUMER.CREATE.S.c1");
         assert_eq!(text(|b| consumer_delete_subject(b, "S", "c1")), "$JS.API.CONSUMER.DELETE.S.c1");
+        assert_eq!(text(|b| consumer_next_subject(b, "S", "c1")), "$JS.API.CONSUMER.MSG.NEXT.S.c1");
     }
 
     #[test]
@@ -452,6 +491,13 @@ mod tests {
         assert_eq!(text(|b| purge(b, "x", None)), r#"{"filter":"x"}"#);
         // One past the last sequence there is, as far as 64 bits can say it.
         assert_eq!(text(|b| purge(b, "x", Some(u64::MAX))), format!(r#"{{"filter":"x","seq":{}}}"#, u64::MAX));
+    }
+
+    #[test]
+    fn a_drain_never_goes_without_an_expiry() {
+        let body = text(|b| drain(b, Duration::from_millis(1_500)));
+        assert_eq!(body, r#"{"batch":1000000,"max_bytes":4194304,"no_wait":true,"expires":1500000000}"#);
+        assert!(text(|b| drain(b, Duration::ZERO)).ends_with(r#""expires":1}"#), "0 would be none");
     }
 
     #[test]
@@ -481,6 +527,12 @@ mod tests {
         assert_eq!(body["config"]["deliver_policy"], "last_per_subject");
         assert_eq!(body["config"]["idle_heartbeat"], 1_000_000_000u64);
         assert!(body["config"].get("durable_name").is_none() && body["config"].get("ack_wait").is_none());
+        let drain = ConsumerConfig::drain("d".into(), "$KV.t.>", Duration::from_secs(5));
+        let body: serde_json::Value = serde_json::from_slice(&consumer_create("KV_t", &drain)).unwrap();
+        assert_eq!(body["config"]["deliver_policy"], "last_per_subject");
+        for field in ["deliver_subject", "flow_control", "idle_heartbeat"] {
+            assert!(body["config"].get(field).is_none(), "{field}");
+        }
         let pull = ConsumerConfig::durable_pull("p", "in.>", Duration::from_secs(30), 10);
         let body: serde_json::Value = serde_json::from_slice(&consumer_create("S", &pull)).unwrap();
         assert!(body["config"].get("deliver_subject").is_none() && body["config"].get("flow_control").is_none());

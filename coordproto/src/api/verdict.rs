@@ -256,6 +256,30 @@ pub fn delete_consumer(status: Option<u16>, payload: &[u8]) -> Judged<bool> {
     )
 }
 
+/// What the status that ends a pull says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullEnd {
+    /// The member that has the consumer looked into its store and found nothing beyond what it delivered.
+    Nothing,
+    /// The answer is as large as was asked for, and there is more.
+    More,
+    /// Nobody takes requests to the consumer, or nobody yet.
+    Nobody,
+}
+
+/// Reads the status that ends a pull; `pending` says whether it counts what was asked for and not given.
+///
+/// # Errors
+/// Another status: the request ran out of time, or its consumer is gone.
+pub fn pull_end(status: u16, pending: bool) -> Result<PullEnd, Cause> {
+    match status {
+        404 => Ok(PullEnd::Nothing),
+        409 if pending => Ok(PullEnd::More),
+        503 => Ok(PullEnd::Nobody),
+        status => Err(Cause::Unavailable { code: status, err_code: 0 }),
+    }
+}
+
 /// A change believes its success and the errors that `known` gives a meaning. Another error may be one member's alone.
 fn write<T>(
     status: Option<u16>,
@@ -537,6 +561,16 @@ mod tests {
         assert_eq!(again.seq(), 4);
         let judged = info(None, &described("2026-11-30T08:00:00Z", 6, r#"{"leader":"solo"}"#), mark);
         assert!(matches!(judged, Judged::Wait(Err(Doubt { cause: Cause::Stale { answered: 6, known: 7 }, .. }))));
+    }
+
+    #[test]
+    fn a_pull_ends_by_its_status_alone() {
+        assert_eq!(pull_end(404, false), Ok(PullEnd::Nothing));
+        assert_eq!(pull_end(409, true), Ok(PullEnd::More));
+        assert_eq!(pull_end(503, false), Ok(PullEnd::Nobody));
+        for (status, pending) in [(408, true), (409, false), (400, false), (100, false)] {
+            assert_eq!(pull_end(status, pending), Err(Cause::Unavailable { code: status, err_code: 0 }));
+        }
     }
 
     #[test]

@@ -1,3 +1,5 @@
+mod drains;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -12,7 +14,8 @@ fn key(name: &str) -> Key {
 }
 
 fn index(names: &[&str], last_seq: u64) -> Index {
-    Index::of_keys(names.iter().map(|name| key(name)).collect(), last_seq, Timestamp::UNIX_EPOCH)
+    let stream = Standing { clock: Timestamp::UNIX_EPOCH, last_seq, records: names.len() as u64 };
+    Index::of_keys(names.iter().map(|name| key(name)).collect(), stream)
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn name(k: usize) -> Key {
 }
 
 /// One stream with one revision per key: sequence, key, whether it is a value.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Stream {
     log: Vec<(u64, Key, bool)>,
     next: u64,
@@ -172,8 +175,12 @@ impl Stream {
         }
     }
 
+    fn standing(&self) -> Standing {
+        Standing { clock: Timestamp::UNIX_EPOCH, last_seq: self.last(), records: self.log.len() as u64 }
+    }
+
     fn index(&self) -> Index {
-        Index::of_keys(self.log.iter().map(|(_, key, _)| key.clone()).collect(), self.last(), Timestamp::UNIX_EPOCH)
+        Index::of_keys(self.log.iter().map(|(_, key, _)| key.clone()).collect(), self.standing())
     }
 
     fn copy(&self, names: &[Key]) -> Vec<(Key, Version)> {
@@ -247,8 +254,7 @@ impl Certifying {
         }
         self.copy(leader);
         if self.believed == Believed::Pass {
-            let Index { last_seq, clock, .. } = self.index;
-            self.index = Index::of_keys((0..KEYS).map(name).collect(), last_seq, clock);
+            self.index = Index::of_keys((0..KEYS).map(name).collect(), self.index.stream());
         }
         Ok(self.collected.finish(&self.index).live.into_iter().map(|(key, _)| key).collect())
     }

@@ -2,32 +2,24 @@
 
 use std::time::Duration;
 
-use async_nats::header::{HeaderMap, NATS_LAST_CONSUMER};
-use async_nats::{Message, Subject, Subscriber};
+use async_nats::header::NATS_LAST_CONSUMER;
+use async_nats::{Message, Subject};
 use bytes::Bytes;
 use coordproto::answer::{Cause, Unknown};
-use coordproto::api::message::{self, Coordinates, KV_OPERATION, MARKER_REASON, Marker};
 use coordproto::api::requests::{self, ConsumerConfig, PASS_HEARTBEAT};
-use coordproto::api::{Garbage, verdict};
-use futures_util::StreamExt;
-use tokio::sync::watch;
+use coordproto::api::verdict;
 
 use super::connection::Jetstream;
-use super::counters::{Kind, add};
-use super::desk::Link;
-use super::direct::Record;
+use super::counters::Kind;
+use super::deliveries::{Deliveries, Delivery, ORPHAN};
 use super::exchange::{Call, status};
-use super::meter::Meter;
 use crate::env::Mono;
-use crate::tasks;
 
 /// A pass whose consumer is silent for this long has lost it.
 const SILENCE: Duration = Duration::from_secs(3 * PASS_HEARTBEAT.as_secs());
-/// How long the broker keeps the consumer of a pass that went away without ending it.
-const ORPHAN: Duration = Duration::from_secs(5);
 /// How long one consumer may take to come about before another is tried in its place. The broker may have given the consumer
 /// to a member that has just died; asking for the same one again would wait for that member.
-const OPENING: Duration = Duration::from_millis(1500);
+pub(super) const OPENING: Duration = Duration::from_millis(1500);
 /// A stalled consumer asks on this header's subject to be let go on.
 const STALLED: &str = "Nats-Consumer-Stalled";
 
@@ -90,35 +82,13 @@ impl Jetstream {
     }
 
     async fn open_pass(&self, stream: &str, filter: &str, values: Values, by: Mono) -> Result<Pass, Unknown> {
-        let link = self.link();
-        let inbox = self.client().new_inbox();
-        let name = inbox.rsplit('.').next().unwrap_or(&inbox).to_owned();
-        // The subscription names the subject itself and comes first: a consumer without such interest delivers nothing.
-        let deliveries = self
-            .client()
-            .subscribe(inbox.clone())
-            .await
-            .map_err(|_| Unknown::settled("create consumer", stream, Cause::Disconnected))?;
-        let losses = link.borrow().losses;
-        let mut pass = Pass {
-            jetstream: self.clone(),
-            stream: stream.into(),
-            consumer: name.clone(),
-            filter: filter.into(),
-            deliveries,
-            link,
-            losses,
-            heard: self.env().now(),
-            delivered: 0,
-            to_deliver: 0,
-            ended: false,
-        };
+        let deliveries = Deliveries::subscribe(self, "pass", stream, filter).await?;
         let config = ConsumerConfig {
             headers_only: values == Values::Without,
-            ..ConsumerConfig::pass(name, inbox, filter, ORPHAN)
+            ..ConsumerConfig::pass(deliveries.consumer().to_owned(), deliveries.inbox().to_owned(), filter, ORPHAN)
         };
-        pass.to_deliver = self.create_consumer(stream, &config, by).await?;
-        Ok(pass)
+        let to_deliver = self.create_consumer(stream, &config, by).await?;
+        Ok(Pass { deliveries, to_deliver })
     }
 }
 
@@ -131,34 +101,14 @@ pub enum Values {
     Without,
 }
 
-/// A record that a consumer delivered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// The record.
-    pub record: Record,
-    /// How many the consumer believed to have left after this one. It can be 0 too early while records are rewritten.
-    pub pending: u64,
-}
-
 /// A pass over a stream's records. It delivers in order and without gaps, or ends with an error; what it delivered is not
 /// thereby complete, see [`Delivery::pending`]. Heartbeats and flow control are answered inside.
 ///
 /// Dropped without [`Pass::end`], it has its consumer deleted by a task of its own, and the broker forgets the consumer a few
 /// seconds later in any case.
 pub struct Pass {
-    jetstream: Jetstream,
-    stream: Box<str>,
-    consumer: String,
-    filter: Box<str>,
-    deliveries: Subscriber,
-    link: watch::Receiver<Link>,
-    losses: u64,
-    /// When the consumer last gave a sign of life.
-    heard: Mono,
-    /// The number of the last delivery.
-    delivered: u64,
+    deliveries: Deliveries,
     to_deliver: u64,
-    ended: bool,
 }
 
 impl Pass {
@@ -174,19 +124,11 @@ impl Pass {
     /// pass goes on after the deadline's error and is of no use after the others.
     pub async fn next(&mut self, by: Mono) -> Result<Delivery, Unknown> {
         loop {
-            let silent = self.heard + SILENCE;
-            let heard = tokio::select! {
-                biased;
-                message = self.deliveries.next() => message.ok_or(Cause::Disconnected),
-                _ = self.link.wait_for(|link| link.losses != self.losses) => Err(Cause::Disconnected),
-                () = self.jetstream.env().sleep_until(by.min(silent)) => Err(Cause::Timeout),
-            };
-            let message = heard.map_err(|cause| self.unknown(cause))?;
-            self.heard = self.jetstream.env().now();
-            add(&self.jetstream.desk().counters.bytes_in, message.length);
-            Meter::delivered(message.length);
-            if let Some(delivery) = self.take(message).await? {
-                return Ok(delivery);
+            let message = self.deliveries.message(SILENCE, by).await?;
+            match status(&message) {
+                None => return self.deliveries.take(message),
+                Some(100) => self.sign_of_life(&message).await?,
+                Some(code) => return Err(self.deliveries.unknown(Cause::Unavailable { code, err_code: 0 })),
             }
         }
     }
@@ -195,37 +137,8 @@ impl Pass {
     ///
     /// # Errors
     /// Unknown when the consumer's deletion is not confirmed.
-    pub async fn end(mut self, by: Mono) -> Result<(), Unknown> {
-        // Without a connection there is no subscription left to end.
-        let _ = self.deliveries.unsubscribe().await;
-        self.jetstream.delete_consumer(&self.stream, &self.consumer, by).await?;
-        // Not before: an end that is cut short, or has no answer, is made up for when this is dropped.
-        self.ended = true;
-        Ok(())
-    }
-
-    async fn take(&mut self, message: Message) -> Result<Option<Delivery>, Unknown> {
-        match status(&message) {
-            None => {}
-            Some(100) => return self.sign_of_life(&message).await.map(|()| None),
-            Some(code) => return Err(self.unknown(Cause::Unavailable { code, err_code: 0 })),
-        }
-        let reply = message.reply.as_deref().unwrap_or_default();
-        let at: Coordinates = message::coordinates(reply).map_err(|garbage| self.unknown(garbage.into()))?;
-        if at.consumer_seq != self.delivered + 1 {
-            return Err(self.gap());
-        }
-        self.delivered = at.consumer_seq;
-        add(&self.jetstream.desk().counters.deliveries, 1);
-        self.jetstream.learn(&self.stream, |mark| mark.raise_read(at.stream_seq, at.time));
-        let record = Record {
-            subject: message.subject,
-            revision: at.stream_seq,
-            time: at.time,
-            value: message.payload,
-            marker: message.headers.as_ref().and_then(marker),
-        };
-        Ok(Some(Delivery { record, pending: at.pending }))
+    pub async fn end(self, by: Mono) -> Result<(), Unknown> {
+        self.deliveries.end(by).await
     }
 
     /// A heartbeat says how far the consumer has come; a flow control message asks for an answer once everything before it
@@ -237,38 +150,10 @@ impl Pass {
             Some(Subject::from(stalled))
         });
         if let Some(asks) = asks {
-            let sent = self.jetstream.client().publish(asks, Bytes::new()).await;
-            return sent.map_err(|_| self.unknown(Cause::Disconnected));
+            let sent = self.deliveries.jetstream().client().publish(asks, Bytes::new()).await;
+            return sent.map_err(|_| self.deliveries.unknown(Cause::Disconnected));
         }
         let last = headers.and_then(|headers| headers.get(NATS_LAST_CONSUMER)?.as_str().parse::<u64>().ok());
-        if last.is_some_and(|last| last > self.delivered) { Err(self.gap()) } else { Ok(()) }
+        if last.is_some_and(|last| last > self.deliveries.delivered) { Err(self.deliveries.gap()) } else { Ok(()) }
     }
-
-    fn gap(&self) -> Unknown {
-        self.unknown(Garbage("a delivery is missing").into())
-    }
-
-    fn unknown(&self, cause: Cause) -> Unknown {
-        Unknown::settled("pass", &*self.filter, cause)
-    }
-}
-
-impl Drop for Pass {
-    fn drop(&mut self) {
-        if self.ended {
-            return;
-        }
-        // The pass's caller is gone, perhaps cancelled, and a consumer must not stay behind for that. One bounded request.
-        let (jetstream, stream, consumer) =
-            (self.jetstream.clone(), self.stream.clone(), std::mem::take(&mut self.consumer));
-        tasks::detach(async move {
-            if let Err(unknown) = jetstream.delete_consumer(&stream, &consumer, jetstream.deadline()).await {
-                tracing::debug!(%unknown, "pass_consumer_left_to_its_timeout");
-            }
-        });
-    }
-}
-
-fn marker(headers: &HeaderMap) -> Option<Marker> {
-    [KV_OPERATION, MARKER_REASON].into_iter().find_map(|name| message::marker(name, headers.get(name)?.as_str()))
 }

@@ -29,10 +29,12 @@ pub enum Kind {
     ConsumerCreate,
     /// A consumer's deletion.
     ConsumerDelete,
+    /// What a consumer has, from the member that has the consumer.
+    ConsumerNext,
 }
 
 /// Every kind, in the order of [`Stats::requests`].
-pub const KINDS: [Kind; 11] = [
+pub const KINDS: [Kind; 12] = [
     Kind::Publish,
     Kind::LeaderRead,
     Kind::Direct,
@@ -44,6 +46,7 @@ pub const KINDS: [Kind; 11] = [
     Kind::StreamDelete,
     Kind::ConsumerCreate,
     Kind::ConsumerDelete,
+    Kind::ConsumerNext,
 ];
 
 /// The counters themselves.

@@ -12,6 +12,7 @@
 //!   knows; such an answer is not handed out. Nothing here can tell a stale answer about something never seen before.
 //! - A batched read is the exception: any member answers it from its own copy, which may be behind. It is that copy at one
 //!   instant, without a gap, and says how far the copy had come.
+//! - A drain is one member's copy too, and not of one instant: of everything that the member held when it came to its end.
 //! - A lost connection ends every request under way at once, as unknown. Without a connection nothing is sent or queued.
 //! - A payload larger than the broker takes is refused before it is sent; sending it would end the connection.
 //! - A dropped request leaves nothing behind, and its reply, should one come, reaches nobody else.
@@ -22,8 +23,10 @@
 mod connection;
 mod consumer;
 mod counters;
+mod deliveries;
 mod desk;
 mod direct;
+mod drain;
 mod exchange;
 mod meter;
 mod publish;
@@ -34,9 +37,11 @@ mod stream;
 pub mod waiters;
 
 pub use connection::{ConnectError, Jetstream, Options, Server};
-pub use consumer::{Delivery, Pass, Values};
+pub use consumer::{Pass, Values};
 pub use counters::{KINDS, Kind, Stats};
+pub use deliveries::Delivery;
 pub use desk::Link;
 pub use direct::{Many, Record, Snapshot};
+pub use drain::Drained;
 pub use meter::{Cost, Meter};
 pub use publish::{Tombstone, Write};

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use coordproto::answer::{Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Index, Version};
-use jiff::Timestamp;
+use coordproto::listing::{Drained, Index, Standing, Version};
 
-use super::{Bucket, BucketSpec, Copy, Expect, OpenError, Put, Store, Values, Write};
+use super::{Bucket, BucketSpec, Copy, Drains, Expect, OpenError, Put, Store, Values, Write};
 use crate::env::{Env, Mono};
 
 /// How often each verb was asked.
@@ -27,14 +26,16 @@ pub struct Calls {
     pub pass: u64,
     /// Batched reads of some member's copy.
     pub copy: u64,
-    /// Readings of the broker's clock.
-    pub clock: u64,
+    /// Copies read to their end.
+    pub drain: u64,
+    /// Questions about the stream as a whole, its clock among them.
+    pub standing: u64,
 }
 
 impl Calls {
     /// All verbs together.
     pub fn total(self) -> u64 {
-        self.read + self.put + self.purge + self.index + self.pass + self.copy + self.clock
+        self.read + self.put + self.purge + self.index + self.pass + self.copy + self.drain + self.standing
     }
 }
 
@@ -46,7 +47,8 @@ struct Counters {
     index: AtomicU64,
     pass: AtomicU64,
     copy: AtomicU64,
-    clock: AtomicU64,
+    drain: AtomicU64,
+    standing: AtomicU64,
 }
 
 /// Counts the calls to a store and to every bucket opened through it.
@@ -73,7 +75,8 @@ impl<S: Store> Counting<S> {
             index: take(&c.index),
             pass: take(&c.pass),
             copy: take(&c.copy),
-            clock: take(&c.clock),
+            drain: take(&c.drain),
+            standing: take(&c.standing),
         }
     }
 }
@@ -139,8 +142,17 @@ impl<B: Bucket> Bucket for Counting<B> {
         self.below.copy(names, by).await
     }
 
-    async fn clock(&self) -> Result<Timestamp, Unknown> {
-        self.counters.clock.fetch_add(1, Ordering::Relaxed);
-        self.below.clock().await
+    async fn drain(&self, by: Mono) -> Result<Drained, Unknown> {
+        self.counters.drain.fetch_add(1, Ordering::Relaxed);
+        self.below.drain(by).await
+    }
+
+    async fn standing(&self, by: Mono) -> Result<Standing, Unknown> {
+        self.counters.standing.fetch_add(1, Ordering::Relaxed);
+        self.below.standing(by).await
+    }
+
+    fn drains(&self) -> &Drains {
+        self.below.drains()
     }
 }

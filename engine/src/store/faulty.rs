@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use coordproto::answer::{BadArgument, Cause, Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Index, Version};
-use jiff::Timestamp;
+use coordproto::listing::{Drained, Index, Standing, Version};
 use parking_lot::Mutex;
 
-use super::{Bucket, BucketSpec, Copy, Delivery, Expect, OpenError, Pass, Put, Race, Store, Values, Write};
+use super::{Bucket, BucketSpec, Copy, Delivery, Drains, Expect, OpenError, Pass, Put, Race, Store, Values, Write};
 use crate::env::{Env, Mono};
 use crate::tasks;
 
@@ -33,8 +32,8 @@ pub enum Fault {
     /// The call is held back before it is sent, so that a later one may overtake it.
     Delay(Duration),
     /// A read is answered from the past, and a write by a member that is no longer the leader. A pass delivers older
-    /// versions, and what it was behind of as changes; an index and a copy are the first that passed by. Where this decorator
-    /// knows no past, nothing goes wrong.
+    /// versions, and what it was behind of as changes; an index and a copy are the first that passed by; a drain lacks what is
+    /// newest. Where this decorator knows no past, nothing goes wrong.
     Stale,
     /// A read is answered by a member whose copy is from before the key: nothing stands there.
     Before,
@@ -42,15 +41,15 @@ pub enum Fault {
     InProcess,
     /// A write is more than the broker takes, which was configured to take hardly anything. Nothing is sent.
     TooLarge,
-    /// A pass says after that many deliveries that nothing is pending.
+    /// A pass says after that many deliveries that nothing is pending. A drain delivers that many, and the newest.
     Split(usize),
-    /// A pass delivers that many, and nothing more.
+    /// A pass delivers that many, and nothing more. A drain does not come to its end.
     Silent(usize),
-    /// A pass delivers that many, and then it has lost its consumer.
+    /// A pass delivers that many, and then it has lost its consumer. So has a drain, however many.
     Broken(usize),
     /// A pass takes this long for every delivery.
     Slow(Duration),
-    /// A pass delivers everything, and all of it again.
+    /// A pass or a drain delivers everything, and all of it again.
     Replay,
 }
 
@@ -64,7 +63,8 @@ pub enum Verb {
     Index,
     Pass,
     Copy,
-    Clock,
+    Drain,
+    Standing,
 }
 
 /// A call that may go wrong.
@@ -354,8 +354,45 @@ impl<B: Bucket> Bucket for Faulty<B> {
         Ok(if fault == Fault::Stale { first.clone() } else { copy })
     }
 
-    async fn clock(&self) -> Result<Timestamp, Unknown> {
-        self.ask(self.fault(Verb::Clock, "", None), "clock", "", self.below.clock()).await
+    async fn drain(&self, by: Mono) -> Result<Drained, Unknown> {
+        let fault = self.fault(Verb::Drain, "", None);
+        match fault {
+            Fault::Silent(_) => {
+                self.script.env.sleep_until(by).await;
+                return Err(self.lost("drain", ""));
+            }
+            Fault::Broken(_) => {
+                let cause = Cause::Garbage("a delivery is missing".into());
+                return Err(Unknown::settled("drain", self.name(), cause));
+            }
+            _ => {}
+        }
+        let mut drained = self.ask(fault, "drain", "", self.below.drain(by)).await?;
+        match fault {
+            Fault::Stale => {
+                // The member has not applied the newest, and was asked before it was written.
+                drained.entries.pop();
+                drained.last = drained.entries.last().map_or(0, |(_, newest)| newest.revision);
+                drained.counted = drained.counted.min(drained.entries.len() as u64);
+            }
+            // Its store cannot be read from there on, but for the newest.
+            Fault::Split(most) => {
+                let newest = drained.entries.pop();
+                drained.entries.truncate(most);
+                drained.entries.extend(newest);
+            }
+            Fault::Replay => drained.entries.extend(drained.entries.clone()),
+            _ => {}
+        }
+        Ok(drained)
+    }
+
+    async fn standing(&self, by: Mono) -> Result<Standing, Unknown> {
+        self.ask(self.fault(Verb::Standing, "", None), "standing", "", self.below.standing(by)).await
+    }
+
+    fn drains(&self) -> &Drains {
+        self.below.drains()
     }
 }
 

@@ -10,6 +10,8 @@
 //! as it takes, each with the barrier in it. Every one is a copy from one instant, and every instant is after the barrier, so
 //! that the listing as a whole is neither short nor old, though not of one instant.
 //!
+//! A class that the last listing found large, and to be most of its bucket, goes by neither: [`drains`](super::drains).
+//!
 //! The decisions are [`coordproto::listing`]'s; here is what asks the questions.
 
 use std::collections::HashMap;
@@ -25,7 +27,7 @@ use futures_util::future::{join, try_join};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 
-use super::{Barrier, Bucket, Certified, Copy, Expect, Held, Listing, Pass, Put, Values, Write};
+use super::{Barrier, Bucket, Certified, Copy, Expect, Held, Listing, Pass, Put, Values, Write, drains};
 use crate::env::Mono;
 
 /// How long a listing may take whose caller has no deadline of its own.
@@ -38,7 +40,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(5);
 const CONSUMER_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long a listing waits to hear that its consumer is gone. The broker forgets an orphan by itself.
-const END_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// Leader reads of one listing under way at once.
 const READS_AT_ONCE: usize = 64;
@@ -75,7 +77,11 @@ pub(super) async fn list<B: Bucket>(
     let listing = Box::pin(async {
         match certified {
             Certified::Leader => {
+                if let Some(listing) = drains::list(bucket, filter, None, by).await {
+                    return Ok(listing);
+                }
                 let (index, collected) = survey(bucket, filter, by).await?;
+                bucket.drains().learn(filter, index.len() as u64, index.records);
                 let entries = certify(bucket, filter, &index, collected, by).await?.live;
                 Ok(Listing { entries, clock: index.clock, last_seq: index.last_seq })
             }
@@ -120,7 +126,7 @@ pub(super) fn timeout() -> Unknown {
 }
 
 /// An unknown whose operation and resource are told by whoever asked.
-fn doubt(cause: Cause) -> Unknown {
+pub(super) fn doubt(cause: Cause) -> Unknown {
     Unknown::settled("list", "", cause)
 }
 
@@ -321,6 +327,9 @@ async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: M
         let own = self::barrier(bucket, by).await?;
         return Box::pin(quorum(bucket, filter, &own, by)).await;
     }
+    if let Some(listing) = drains::list(bucket, filter, Some(barrier), by).await {
+        return Ok(listing);
+    }
     let mut names = vec![filter.as_str()];
     if !filter.selects(barrier.key.as_str()) {
         names.push(barrier.key.as_str());
@@ -332,6 +341,7 @@ async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: M
         }
         Copy::TooMuch => {
             let index = index_since(bucket, filter, barrier.revision, by).await?;
+            bucket.drains().learn(filter, index.len() as u64, index.records);
             let names: Vec<&str> = index.names().collect();
             (copies(bucket, &names, Proof::Barrier(barrier), by).await?, index.clock)
         }

@@ -13,13 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Index, Version, is_whole};
+use coordproto::listing::{Drained, Index, Standing, Version, goes_on, is_whole};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    Bucket, BucketSpec, Copy, Delivery, Expect, Held, OpenError, Pass, Put, Race, Store, Values, Write, check_value,
+    Bucket, BucketSpec, Copy, Delivery, Drains, Expect, Held, OpenError, Pass, Put, Race, Store, Values, Write,
+    check_value,
 };
 use crate::env::{Env, Mono};
 
@@ -61,6 +62,10 @@ struct State {
 }
 
 impl State {
+    fn standing(&self, clock: Timestamp) -> Standing {
+        Standing { clock, last_seq: *self.last.borrow(), records: self.records.len() as u64 }
+    }
+
     /// Drops what has outlived the bucket's age.
     fn expire(&mut self, now: Timestamp) {
         let Some(age) = self.age else { return };
@@ -114,7 +119,8 @@ impl Store for Memory {
         }
         let age = bucket.age;
         drop(bucket);
-        Ok(MemoryBucket { name: spec.name.as_str().into(), age, state: state.clone(), clock: self.clock.clone() })
+        let (state, clock, drains) = (state.clone(), self.clock.clone(), Arc::default());
+        Ok(MemoryBucket { name: spec.name.as_str().into(), age, state, clock, drains })
     }
 }
 
@@ -125,6 +131,7 @@ pub struct MemoryBucket {
     age: Option<Duration>,
     state: Arc<Mutex<State>>,
     clock: Clock,
+    drains: Arc<Drains>,
 }
 
 impl MemoryBucket {
@@ -197,7 +204,7 @@ impl Bucket for MemoryBucket {
             let keys: Vec<Key> = state.records.keys().filter(|key| selects(filter, key)).cloned().collect();
             // The ceiling of the broker's index, which a fleet would meet.
             is_whole(keys.len() as u64, keys.len()).map_err(|cause| Unknown::settled("index", &*self.name, cause))?;
-            Ok(Index::of_keys(keys, *state.last.borrow(), clock))
+            Ok(Index::of_keys(keys, state.standing(clock)))
         })
     }
 
@@ -231,8 +238,34 @@ impl Bucket for MemoryBucket {
         }))
     }
 
-    async fn clock(&self) -> Result<Timestamp, Unknown> {
-        Ok(self.clock.now())
+    async fn drain(&self, _by: Mono) -> Result<Drained, Unknown> {
+        let counted = self.with(|state, _| state.records.len() as u64);
+        let (mut entries, mut last) = (Vec::new(), 0);
+        loop {
+            // Others have their turn between two records, as they have between two messages.
+            tokio::task::yield_now().await;
+            let next = self.with(|state, clock| match state.by_revision.range(last + 1..).next() {
+                Some((_, key)) => Ok((key.clone(), state.records[key].clone())),
+                None => Err(state.standing(clock)),
+            });
+            match next {
+                Ok((key, version)) => {
+                    last = version.revision;
+                    entries.push((key, version));
+                    goes_on(entries.len() as u64, counted)
+                        .map_err(|cause| Unknown::settled("drain", &*self.name, cause))?;
+                }
+                Err(after) => return Ok(Drained { entries, others: 0, counted, last, after }),
+            }
+        }
+    }
+
+    async fn standing(&self, _by: Mono) -> Result<Standing, Unknown> {
+        Ok(self.with(|state, clock| state.standing(clock)))
+    }
+
+    fn drains(&self) -> &Drains {
+        &self.drains
     }
 }
 

@@ -1,13 +1,14 @@
 //! The port that every slot stands on: a bucket of keys with one revision each, its questions and their three answers.
 //!
 //! Two implementations, [`nats`] and [`memory`], held to one contract suite; two decorators, [`counting`] and [`faulty`]. They
-//! answer what a broker answers: a leader's read, a compare-and-set, an index, a pass, a copy. What must not lie is made of
+//! answer what a broker answers: a leader's read, a compare-and-set, an index, a pass, a drain, a copy. What must not lie is made of
 //! those answers in one place for all of them: [`listing`] and [`watch`].
 //!
 //! This is not a general key-value interface: it has the operations that the coordination records need and no others.
 
 pub mod counting;
 pub mod create;
+mod drains;
 pub mod faulty;
 pub mod follow;
 pub mod listing;
@@ -26,12 +27,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use coordproto::answer::{BadArgument, Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Index, Version};
+use coordproto::listing::{Drained, Index, Standing, Version};
 use coordproto::slot::Slot;
 use jiff::Timestamp;
 
 use crate::env::{Env, Mono};
 pub use crate::jetstream::Values;
+pub use drains::Drains;
 pub use opening::{BucketSpec, NAME_BYTES_MAX, OpenError};
 pub use watch::Watch;
 
@@ -100,7 +102,7 @@ pub struct Listing {
 /// What certifies a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certified {
-    /// The stream leader's index. The listing begins when it is asked for. A value may be an older one, from a member that is
+    /// The stream leader's word, its index for instance. The listing begins when it is asked for. A value may be an older one, from a member that is
     /// behind. And whoever takes itself for the leader is believed: one that was cut off from its cluster goes on answering
     /// from its own copy for 10 to 20 s, and one that was frozen for the milliseconds until it hears of its successor, unless
     /// this connection knows of something later.
@@ -228,8 +230,27 @@ pub trait Bucket: Clone + Send + Sync + 'static {
     /// needed. The member may be behind.
     fn copy(&self, names: &[&str], by: Mono) -> impl Future<Output = Result<Copy, Unknown>> + Send;
 
-    /// The broker's clock, by a request of its own.
-    fn clock(&self) -> impl Future<Output = Result<Timestamp, Unknown>> + Send;
+    /// What one member of the cluster holds of all the bucket, record by record to its end, and how the stream stood after
+    /// that: a consumer, made and removed, and one request for every 4 MiB. The member may be behind; [`Drained::whole`] says
+    /// what to believe.
+    ///
+    /// # Errors
+    /// Unknown when it does not come to its end by the deadline, and nothing of it is left behind.
+    fn drain(&self, by: Mono) -> impl Future<Output = Result<Drained, Unknown>> + Send;
+
+    /// The stream as its leader sees it, the broker's clock among it: one request, without keys.
+    ///
+    /// # Errors
+    /// As [`Bucket::index`].
+    fn standing(&self, by: Mono) -> impl Future<Output = Result<Standing, Unknown>> + Send;
+
+    /// Which of its listings go by a drain. All handles to a bucket that were cloned from one share it.
+    fn drains(&self) -> &Drains;
+
+    /// The broker's clock: that of [`Bucket::standing`] by the usual deadline.
+    fn clock(&self) -> impl Future<Output = Result<Timestamp, Unknown>> + Send {
+        async { Ok(self.standing(self.deadline()).await?.clock) }
+    }
 
     /// [`Bucket::read`] by the usual deadline.
     fn get(&self, key: &Key) -> impl Future<Output = Result<Option<Version>, Unknown>> + Send {

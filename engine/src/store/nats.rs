@@ -12,15 +12,17 @@ use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::api;
 use coordproto::api::requests::{Storage, StreamConfig};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Index, Version, is_whole};
-use jiff::Timestamp;
+use coordproto::listing::{Drained, Index, Standing, Version, is_whole};
+use futures_util::future::join;
 use tokio::sync::Semaphore;
 
+use super::listing::END_WITHIN;
 use super::{
-    Bucket, BucketSpec, Copy, Delivery, Expect, Held, OpenError, Pass, Put, Race, Store, Values, Write, check_value,
+    Bucket, BucketSpec, Copy, Delivery, Drains, Expect, Held, OpenError, Pass, Put, Race, Store, Values, Write,
+    check_value,
 };
 use crate::env::{Env, Mono};
-use crate::jetstream::{self, Jetstream, Many, Tombstone};
+use crate::jetstream::{self, Jetstream, Many, Record, Tombstone};
 
 /// How long opening a bucket may take; a fresh cluster elects first.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
@@ -140,6 +142,8 @@ impl Store for Nats {
             stream: stream_of(&spec.name).into(),
             prefix: format!("$KV.{}.", spec.name).into(),
             age: age(&config),
+            one_revision: config.max_msgs_per_subject == 1,
+            drains: Arc::default(),
         })
     }
 }
@@ -153,6 +157,9 @@ pub struct NatsBucket {
     /// What stands before a key in its subject.
     prefix: Arc<str>,
     age: Option<Duration>,
+    /// Whether it keeps one revision of each key, as it was found.
+    one_revision: bool,
+    drains: Arc<Drains>,
 }
 
 impl NatsBucket {
@@ -172,6 +179,14 @@ impl NatsBucket {
     /// The key under a subject; none for one that nobody who speaks of these records writes.
     fn key(&self, subject: &str) -> Option<Key> {
         Key::parse(subject.strip_prefix(&*self.prefix)?).ok()
+    }
+
+    /// The same of a record that is read with all others, the barrier's among them.
+    fn version(&self, record: Record) -> Option<(Key, Version)> {
+        let barrier = record.subject.strip_prefix(&*self.prefix) == Some(Key::barrier().as_str());
+        let key = if barrier { Key::barrier() } else { self.key(&record.subject)? };
+        let value = record.marker.is_none().then_some(record.value);
+        Some((key, Version { revision: record.revision, written: record.time, value }))
     }
 }
 
@@ -237,7 +252,8 @@ impl Bucket for NatsBucket {
         let info = self.jetstream.info(&self.stream, Some(&self.subject(filter.as_str())), by).await?;
         let info = info.ok_or_else(|| self.gone(OP))?;
         is_whole(info.total, info.subjects.len()).map_err(|cause| self.unknown(OP, cause))?;
-        Ok(Index::of_subjects(info.subjects, &self.prefix, info.last_seq, info.ts))
+        let stream = Standing { clock: info.ts, last_seq: info.last_seq, records: info.messages };
+        Ok(Index::of_subjects(info.subjects, &self.prefix, stream))
     }
 
     async fn pass(&self, filter: &Filter, values: Values, by: Mono) -> Result<NatsPass, Unknown> {
@@ -250,20 +266,41 @@ impl Bucket for NatsBucket {
         match self.jetstream.last_many(&self.stream, &subjects, by).await? {
             Many::TooMuch => Ok(Copy::TooMuch),
             Many::Snapshot(snapshot) => {
-                let held = snapshot.records.into_iter().filter_map(|record| {
-                    let barrier = record.subject.strip_prefix(&*self.prefix) == Some(Key::barrier().as_str());
-                    let key = if barrier { Key::barrier() } else { self.key(&record.subject)? };
-                    let value = record.marker.is_none().then_some(record.value);
-                    Some((key, Version { revision: record.revision, written: record.time, value }))
-                });
+                let held = snapshot.records.into_iter().filter_map(|record| self.version(record));
                 Ok(Copy::Whole(Held { entries: held.collect(), last_seq: snapshot.last_seq }))
             }
         }
     }
 
-    async fn clock(&self) -> Result<Timestamp, Unknown> {
-        let info = self.jetstream.info(&self.stream, None, self.jetstream.deadline()).await?;
-        Ok(info.ok_or_else(|| self.gone("clock"))?.ts)
+    async fn drain(&self, by: Mono) -> Result<Drained, Unknown> {
+        if !self.one_revision {
+            // Its consumer of last revisions goes by a list made at the start, and ends at the first of them that is gone.
+            return Err(self.unknown("drain", Cause::Garbage("a bucket with several revisions of a key".into())));
+        }
+        let (mut entries, mut others) = (Vec::new(), 0);
+        let take = |record| match self.version(record) {
+            Some(entry) => entries.push(entry),
+            None => others += 1,
+        };
+        let drained = self.jetstream.drain(&self.stream, &self.subject(">"), by, take).await?;
+        let (counted, last) = (drained.counted(), drained.last());
+        let ended = drained.end(by.min(self.env().now() + END_WITHIN));
+        let (after, ended) = join(self.standing(by), ended).await;
+        if let Err(unknown) = ended {
+            // What it delivered stands; the broker forgets the consumer by itself.
+            tracing::debug!(%unknown, "pass_consumer_left_to_its_timeout");
+        }
+        Ok(Drained { entries, others, counted, last, after: after? })
+    }
+
+    async fn standing(&self, by: Mono) -> Result<Standing, Unknown> {
+        let info = self.jetstream.info(&self.stream, None, by).await?;
+        let info = info.ok_or_else(|| self.gone("info"))?;
+        Ok(Standing { clock: info.ts, last_seq: info.last_seq, records: info.messages })
+    }
+
+    fn drains(&self) -> &Drains {
+        &self.drains
     }
 }
 

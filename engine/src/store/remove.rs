@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_removal_is_of_one_revision_and_leaves_nothing() {
-        let (b, _, key) = buckets(Verb::Clock, Fault::None).await;
+        let (b, _, key) = buckets(Verb::Standing, Fault::None).await;
         assert_eq!(remove(&b, &key, 0).await.unwrap(), Removed::Gone);
         assert!(!erase(&b, &key).await.unwrap());
         let first = overwrite(&b, &key, "1".into()).await.unwrap();
@@ -136,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_many_that_erase_one_has() {
-        let (b, _, key) = buckets(Verb::Clock, Fault::None).await;
+        let (b, _, key) = buckets(Verb::Standing, Fault::None).await;
         overwrite(&b, &key, "1".into()).await.unwrap();
         let told = join_all((0..16).map(|_| erase(&b, &key))).await;
         assert_eq!(told.iter().filter(|told| **told == Ok(true)).count(), 1, "{told:?}");

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use coordproto::answer::{Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Index, Version};
+use coordproto::listing::{Drained, Index, Standing, Version};
 use engine::env::Mono;
 use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::memory::Memory;
-use engine::store::{Bucket, BucketSpec, Copy, Expect, OpenError, Put, Values, Write};
-use jiff::Timestamp;
+use engine::store::{Bucket, BucketSpec, Copy, Drains, Expect, OpenError, Put, Values, Write};
 use parking_lot::Mutex;
 
 use super::*;
@@ -429,7 +428,7 @@ impl<B: Bucket> Bucket for Lying<B> {
         let index = self.below.index(filter, by).await?;
         if matches!(self.lie, Lie::HiddenNode | Lie::HiddenSeat) {
             let keys = index.keys().filter(|key| !self.lies_about(key)).collect();
-            return Ok(Index::of_keys(keys, index.last_seq, index.clock));
+            return Ok(Index::of_keys(keys, index.stream()));
         }
         Ok(index)
     }
@@ -449,7 +448,15 @@ impl<B: Bucket> Bucket for Lying<B> {
         })
     }
 
-    async fn clock(&self) -> Result<Timestamp, Unknown> {
-        self.below.clock().await
+    async fn drain(&self, by: Mono) -> Result<Drained, Unknown> {
+        self.below.drain(by).await
+    }
+
+    async fn standing(&self, by: Mono) -> Result<Standing, Unknown> {
+        self.below.standing(by).await
+    }
+
+    fn drains(&self) -> &Drains {
+        self.below.drains()
     }
 }

@@ -3,12 +3,11 @@
 
 use coordproto::answer::{Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Index, Version as Stored};
+use coordproto::listing::{Drained, Index, Standing, Version as Stored};
 use engine::env::Mono;
 use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::memory::Memory;
-use engine::store::{Copy, Expect, Put, Values, Write};
-use jiff::Timestamp;
+use engine::store::{Copy, Drains, Expect, Put, Values, Write};
 
 use super::*;
 use crate::histogram::Percentiles;
@@ -227,6 +226,28 @@ async fn every_lie_fails_the_run_under_its_own_name() {
     }
 }
 
+/// A class that is large enough to be listed by a drain: the same listings, and the same ways to be found out.
+#[tokio::test(start_paused = true)]
+async fn what_a_drain_hides_is_found_too() {
+    for lie in [None, Some(Lie::Hidden)] {
+        let env = Env::seeded(42);
+        let drained = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let counted = drained.clone();
+        let store = Faulty::new(Memory::new(env.clone()), env.clone(), move |call: &Call<'_>| {
+            counted.fetch_add(u64::from(call.verb == Verb::Drain), std::sync::atomic::Ordering::Relaxed);
+            Fault::None
+        });
+        let params = Params { keys: 1_100, churned: 0, count: Some(20), readers: 1, ..params() };
+        let listing = match lie {
+            None => run(&env, params, store, std::future::pending()).await.0,
+            Some(lie) => run(&env, params, Lying { below: store, lie }, std::future::pending()).await.0,
+        };
+        assert!(drained.load(std::sync::atomic::Ordering::Relaxed) > 0);
+        let short = if lie.is_none() { 0 } else { 40 };
+        assert_eq!(listing.anomalies(), Anomalies { listing_short: short, ..Anomalies::default() }, "{lie:?}");
+    }
+}
+
 /// One way of not telling the truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
@@ -294,7 +315,7 @@ impl<B: Bucket> Bucket for Lying<B> {
     async fn index(&self, filter: &Filter, by: Mono) -> Result<Index, Unknown> {
         let index = self.below.index(filter, by).await?;
         let named = index.keys().filter(|key| !self.hides(key)).collect();
-        Ok(Index::of_keys(named, index.last_seq, index.clock))
+        Ok(Index::of_keys(named, index.stream()))
     }
 
     async fn pass(&self, filter: &Filter, values: Values, by: Mono) -> Result<B::Pass, Unknown> {
@@ -314,7 +335,19 @@ impl<B: Bucket> Bucket for Lying<B> {
         Ok(Copy::Whole(held))
     }
 
-    async fn clock(&self) -> Result<Timestamp, Unknown> {
-        self.below.clock().await
+    async fn drain(&self, by: Mono) -> Result<Drained, Unknown> {
+        let mut drained = self.below.drain(by).await?;
+        let before = drained.entries.len() as u64;
+        drained.entries.retain(|(key, _)| !self.hides(key));
+        drained.counted -= before - drained.entries.len() as u64;
+        Ok(drained)
+    }
+
+    async fn standing(&self, by: Mono) -> Result<Standing, Unknown> {
+        self.below.standing(by).await
+    }
+
+    fn drains(&self) -> &Drains {
+        self.below.drains()
     }
 }

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use coordproto::answer::{Error, Unknown};
 use coordproto::key::{Filter, Key};
-use coordproto::listing::{Index, Version};
+use coordproto::listing::{Drained, Index, Standing, Version};
 use engine::env::Mono;
 use engine::store::faulty::{Call, Fault, Faulty, Odds, Verb};
 use engine::store::memory::Memory;
-use engine::store::{Bucket, BucketSpec, Copy, Expect, Put, Race, Values, Write};
-use jiff::Timestamp;
+use engine::store::{Bucket, BucketSpec, Copy, Drains, Expect, Put, Race, Values, Write};
 use parking_lot::Mutex;
 
 use super::streams::{Each, ROUND, ROUNDS};
@@ -305,7 +304,7 @@ impl<B: Bucket> Bucket for Lying<B> {
     async fn index(&self, filter: &Filter, by: Mono) -> Result<Index, Unknown> {
         let index = self.below.index(filter, by).await?;
         let named = index.keys().filter(|key| !self.lies(Lie::Hidden, key)).collect();
-        Ok(Index::of_keys(named, index.last_seq, index.clock))
+        Ok(Index::of_keys(named, index.stream()))
     }
 
     async fn pass(&self, filter: &Filter, values: Values, by: Mono) -> Result<B::Pass, Unknown> {
@@ -316,7 +315,15 @@ impl<B: Bucket> Bucket for Lying<B> {
         self.below.copy(names, by).await
     }
 
-    async fn clock(&self) -> Result<Timestamp, Unknown> {
-        self.below.clock().await
+    async fn drain(&self, by: Mono) -> Result<Drained, Unknown> {
+        self.below.drain(by).await
+    }
+
+    async fn standing(&self, by: Mono) -> Result<Standing, Unknown> {
+        self.below.standing(by).await
+    }
+
+    fn drains(&self) -> &Drains {
+        self.below.drains()
     }
 }

@@ -27,9 +27,14 @@ async fn pair<S: Store>(t: &Fixture<S>, age: Option<Duration>) -> (Faulty<S>, Fa
     (faulty, through, bucket(t, age).await)
 }
 
+/// What else there is: nothing, but that no drain is answered. It would do without what these cases are about.
+fn otherwise(call: &Call<'_>) -> Fault {
+    if call.verb == Verb::Drain { Fault::DropRequest } else { Fault::None }
+}
+
 /// A fault of one verb, every time.
 fn every(verb: Verb, fault: Fault) -> impl FnMut(&Call<'_>) -> Fault + Send + 'static {
-    move |call| if call.verb == verb { fault } else { Fault::None }
+    move |call| if call.verb == verb { fault } else { otherwise(call) }
 }
 
 /// A fault of one verb, that often.
@@ -37,7 +42,7 @@ fn first(times: usize, verb: Verb, fault: Fault) -> impl FnMut(&Call<'_>) -> Fau
     let mut met = 0;
     move |call| {
         met += usize::from(call.verb == verb);
-        if call.verb == verb && met <= times { fault } else { Fault::None }
+        if call.verb == verb && met <= times { fault } else { otherwise(call) }
     }
 }
 
@@ -412,7 +417,7 @@ pub async fn a_listing_ends_at_its_deadline<S: Store>(t: Fixture<S>) {
                 // What the pass leaves out is read, or there is nobody to read it from.
                 Verb::Pass if verb == Verb::Read => Fault::Split(0),
                 Verb::Copy if verb == Verb::Pass && leader => long,
-                _ => Fault::None,
+                _ => otherwise(call),
             });
             let began = t.env.now();
             let answer = b.list(&class("seat").filter(), &certified, began + within).await;

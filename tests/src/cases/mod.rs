@@ -8,6 +8,7 @@ pub mod cooldowns;
 pub mod custody;
 pub mod deliveries;
 pub mod doubts;
+pub mod drains;
 pub mod faults;
 pub mod fires;
 pub mod follows;

@@ -237,7 +237,7 @@ pub async fn a_sweep_that_cannot_begin_is_unknown<S: Store>(t: Fixture<S>) {
     let store = faulty(&t);
     let b = open(&t, &store, &LOCAL).await;
     let keys = removed(&b, ["seat:a"]).await;
-    for verb in [Verb::Clock, Verb::Pass] {
+    for verb in [Verb::Standing, Verb::Pass] {
         store.choose(move |call| if call.verb == verb { Fault::DropRequest } else { Fault::None });
         let unknown = sweep(&b, Duration::ZERO, t.env.now() + WITHIN).await.unwrap_err();
         assert_eq!((unknown.op, &*unknown.resource, unknown.landing), ("sweep", b.name(), Landing::Settled));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use coordproto::answer::Unknown;
 use engine::broker::Member;
 use engine::env::Elapsed;
+use engine::jetstream::Kind;
 use engine::store::nats::{Nats, NatsBucket};
 use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
 use engine::tasks::{self, Task};
@@ -109,6 +110,44 @@ async fn settled(brokers: &Brokers, stores: &[&Nats]) -> Left {
         }
     }
     known
+}
+
+/// Seats of a class that is listed by a drain.
+const LARGE: usize = 3_000;
+
+/// Cut short at every stage, with a consumer being made, delivering, or being removed: none stays.
+#[test]
+fn drains_that_are_cut_short_leave_nothing_behind() {
+    alone(3, async |brokers| {
+        let env = &brokers.env;
+        let store = brokers.store().await;
+        let bucket = opened(&store).await;
+        let keys = (0..LARGE).map(|i| resource(&format!("seat:s{i:04}")));
+        let puts = keys.map(async |seat| bucket.put(seat.key(), Write::Value("v".into()), Expect::Any).await);
+        for put in stream::iter(puts).buffered(256).collect::<Vec<_>>().await {
+            assert!(matches!(put.expect("nothing is failing"), Put::Stored(_)));
+        }
+        assert_eq!(seats(&bucket, &Certified::Leader).await, Ok(LARGE));
+        let baseline = settled(brokers, &[&store]).await;
+        let began = env.now();
+        assert_eq!(seats(&bucket, &Certified::Leader).await, Ok(LARGE));
+        let one = env.now().since(began);
+        let pulls = || store.jetstream().stats().of(Kind::ConsumerNext);
+        let (before, mut cut) = (pulls(), 0);
+        for _ in 0..CANCELLED * BEGUN_FOR_ONE {
+            cut +=
+                usize::from(env.within(env.now() + env.jitter(one), seats(&bucket, &Certified::Leader)).await.is_err());
+            if cut == CANCELLED && pulls() > before {
+                break;
+            }
+        }
+        assert!(cut >= CANCELLED && pulls() > before, "{cut} were cut short, {} pulls", pulls() - before);
+        println!(
+            "{cut} were cut short after {} pulls; {:?}",
+            pulls() - before,
+            at_rest(brokers, &[&store], baseline).await
+        );
+    });
 }
 
 #[test]

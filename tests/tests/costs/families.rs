@@ -36,9 +36,12 @@ use engine::slots::sandbox_runs::{self, SandboxRuns};
 use engine::slots::secrets::{self, Secrets};
 use engine::slots::status::Statuses;
 use engine::store::follow::News;
+use engine::store::listing::LIST_WITHIN;
 use engine::store::nats::Nats;
+use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
+use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
-use tests::Brokers;
+use tests::{Brokers, class, resource};
 
 use crate::Counted;
 
@@ -51,8 +54,12 @@ fn at() -> Timestamp {
     "2026-01-02T03:04:05Z".parse().expect("an instant")
 }
 
+/// More keys than one batched direct get carries.
+const LARGE: usize = 1_100;
+
 pub(crate) async fn count(counted: &mut Counted, brokers: &Brokers, store: &Nats) {
     let settings = brokers.settings("costs");
+    Box::pin(large(counted, store)).await;
     Box::pin(valves(counted, store, &settings)).await;
     Box::pin(company(counted, store, &settings)).await;
     Box::pin(work(counted, store, &settings)).await;
@@ -61,6 +68,29 @@ pub(crate) async fn count(counted: &mut Counted, brokers: &Brokers, store: &Nats
     Box::pin(positions(counted, store, &settings)).await;
     Box::pin(pauses(counted, store, &settings)).await;
     Box::pin(budgets(counted, store, &settings)).await;
+}
+
+/// A class that fills its bucket, listed for the first time and again.
+async fn large(counted: &mut Counted, store: &Nats) {
+    counted.family("Large classes");
+    let spec = BucketSpec { name: "costs_large".into(), age: None, raise_age: false, replicas: 3 };
+    let bucket = store.open(&spec).await.unwrap();
+    let keys = (0..LARGE).map(|i| resource(&format!("seat:s{i:04}")));
+    let puts = keys.map(async |seat| bucket.put(seat.key(), Write::Value("v".into()), Expect::Any).await);
+    for put in join_all(puts).await {
+        assert!(matches!(put.unwrap(), Put::Stored(_)));
+    }
+    let filter = class("seat").filter();
+    let barrier = bucket.barrier(bucket.deadline()).await.unwrap();
+    let by = || bucket.env().now() + LIST_WITHIN;
+    for (operation, certified) in [
+        ("list 1,100 seats, by the leader, first", Certified::Leader),
+        ("list 1,100 seats, by the leader, again", Certified::Leader),
+        ("list 1,100 seats, proved by a barrier, again", Certified::Quorum(barrier)),
+    ] {
+        let listing = counted.of(operation, bucket.list(&filter, &certified, by())).await.unwrap();
+        assert_eq!(listing.entries.len(), LARGE);
+    }
 }
 
 /// The names of the records of a listing.

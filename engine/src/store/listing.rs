@@ -10,7 +10,7 @@
 //! as it takes, each with the barrier in it. Every one is a copy from one instant, and every instant is after the barrier, so
 //! that the listing as a whole is neither short nor old, though not of one instant.
 //!
-//! A class that the last listing found large, and to be most of its bucket, goes by neither: [`drains`](super::drains).
+//! A class that the last listing found large, and to be most of its bucket, goes by neither: [`Drains`](super::Drains).
 //!
 //! The decisions are [`coordproto::listing`]'s; here is what asks the questions.
 

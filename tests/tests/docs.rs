@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use house::tree::{self, File};
 
 /// Flags of other programs that the documentation names.
-const FOREIGN_FLAGS: [&str; 8] =
-    ["--help", "--release", "--workspace", "--features", "--locked", "--version", "--bench", "--test"];
+const FOREIGN_FLAGS: [&str; 9] =
+    ["--help", "--release", "--workspace", "--features", "--locked", "--version", "--bench", "--test", "--nocapture"];
 
 /// Names of NATS's own that no source here mentions.
 const FOREIGN_NAMES: [&str; 1] = ["subject_delete_marker_ttl"];

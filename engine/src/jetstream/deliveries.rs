@@ -115,6 +115,14 @@ impl Deliveries {
         Ok(message)
     }
 
+    /// Nothing that was sent here can have been lost with a connection.
+    ///
+    /// # Errors
+    /// Unknown when the connection was lost since the subscription.
+    pub(super) fn not_lost(&self) -> Result<(), Unknown> {
+        if self.link.borrow().losses == self.losses { Ok(()) } else { Err(self.unknown(Cause::Disconnected)) }
+    }
+
     /// What a message delivers.
     ///
     /// # Errors

@@ -50,6 +50,7 @@ impl Jetstream {
         let mut deliveries = Deliveries::subscribe(self, OP, stream, filter).await?;
         let config = ConsumerConfig::drain(deliveries.consumer().to_owned(), filter, ORPHAN);
         let counted = self.create_consumer(stream, &config, by.min(self.env().now() + OPENING)).await?;
+        goes_on(0, counted).map_err(|cause| deliveries.unknown(cause))?;
         deliveries.heard = self.env().now();
         let (mut last, mut early) = (0, EARLY);
         // To a request that it has nothing for, the server does not answer before the request has run out of time.
@@ -89,23 +90,19 @@ impl Jetstream {
                 }
             };
         }
-        Ok(Drained { deliveries, counted, last })
+        // A delivery that was lost with the connection leaves no gap if it was the last.
+        deliveries.not_lost()?;
+        Ok(Drained { deliveries, last })
     }
 }
 
 /// A drain that has come to its end. Its consumer is there until it is ended, or dropped.
 pub struct Drained {
     deliveries: Deliveries,
-    counted: u64,
     last: u64,
 }
 
 impl Drained {
-    /// How many records there were to deliver when the consumer was made.
-    pub fn counted(&self) -> u64 {
-        self.counted
-    }
-
     /// The last revision delivered; 0 for none.
     pub fn last(&self) -> u64 {
         self.last

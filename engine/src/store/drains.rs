@@ -6,6 +6,7 @@
 //! little. What proves a drain is [`Drained`](coordproto::listing::Drained)'s business.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use coordproto::answer::{Cause, Unknown};
 use coordproto::key::Filter;
@@ -27,8 +28,9 @@ const PAUSE_MOST: u32 = 256;
 /// How many filters a bucket remembers. There are a few classes to a bucket, and whoever lists more of them goes without.
 const FILTERS_MOST: usize = 64;
 
-/// The least time that a drain leaves to the listing that follows when it comes to nothing, as a part of what there is.
-const LEFT: u32 = 2;
+/// The part of the time there is that a drain may take, for the listing that follows when it comes to nothing has to have as
+/// much. Where the last listing took more than half of that, none is tried.
+const PART: u32 = 2;
 
 /// For which filters a bucket is drained.
 #[derive(Debug, Default)]
@@ -40,17 +42,15 @@ struct Pause {
     left: u32,
     /// How many do after the next one that comes to nothing.
     next: u32,
-}
-
-impl Pause {
-    const NONE: Pause = Pause { left: 0, next: PAUSE };
+    /// How long the last listing took.
+    took: Duration,
 }
 
 impl Drains {
-    /// Whether this listing of `filter` is to go by a drain.
-    fn is_due(&self, filter: &Filter) -> bool {
+    /// Whether this listing of `filter`, for which there is so much time, is to go by a drain.
+    fn is_due(&self, filter: &Filter, within: Duration) -> bool {
         match self.0.lock().get_mut(filter.as_str()) {
-            Some(Pause { left: 0, .. }) => true,
+            Some(Pause { left: 0, took, .. }) => *took * PART <= within / PART,
             Some(pause) => {
                 pause.left -= 1;
                 false
@@ -59,29 +59,32 @@ impl Drains {
         }
     }
 
-    /// Learns what a listing saw: so many keys that `filter` selects, in a bucket of so many records.
-    pub(super) fn learn(&self, filter: &Filter, keys: u64, records: u64) {
+    /// Learns what a listing saw: so many keys that `filter` selects, in a bucket of so many records, in so much time.
+    pub(super) fn learn(&self, filter: &Filter, keys: u64, records: u64, took: Duration) {
         let mut filters = self.0.lock();
         if !is_drained(keys, records) {
             filters.remove(filter.as_str());
-        } else if filters.len() < FILTERS_MOST && !filters.contains_key(filter.as_str()) {
-            filters.insert(filter.as_str().into(), Pause::NONE);
+        } else if let Some(pause) = filters.get_mut(filter.as_str()) {
+            pause.took = took;
+        } else if filters.len() < FILTERS_MOST {
+            filters.insert(filter.as_str().into(), Pause { left: 0, next: PAUSE, took });
         }
     }
 
     /// A drain came to nothing.
     fn failed(&self, filter: &Filter) {
-        if let Some(pause) = self.0.lock().get_mut(filter.as_str()) {
-            *pause = Pause { left: pause.next, next: (pause.next * 2).min(PAUSE_MOST) };
+        // Of several at once the first tells.
+        if let Some(pause) = self.0.lock().get_mut(filter.as_str()).filter(|pause| pause.left == 0) {
+            *pause = Pause { left: pause.next, next: (pause.next * 2).min(PAUSE_MOST), ..*pause };
         }
     }
 
     /// A drain was believed, and had so many keys in a bucket of so many records.
-    fn worked(&self, filter: &Filter, keys: u64, records: u64) {
+    fn worked(&self, filter: &Filter, keys: u64, records: u64, took: Duration) {
         if let Some(pause) = self.0.lock().get_mut(filter.as_str()) {
-            *pause = Pause::NONE;
+            pause.next = PAUSE;
         }
-        self.learn(filter, keys, records);
+        self.learn(filter, keys, records, took);
     }
 }
 
@@ -93,11 +96,12 @@ pub(super) async fn list<B: Bucket>(
     barrier: Option<&Barrier>,
     by: Mono,
 ) -> Option<Listing> {
-    if !bucket.drains().is_due(filter) {
+    let env = bucket.env();
+    let within = by.since(env.now());
+    if !bucket.drains().is_due(filter, within) {
         return None;
     }
-    let env = bucket.env();
-    let until = env.now() + by.since(env.now()) / LEFT;
+    let until = env.now() + within / PART;
     let listed = env.within(until, drained(bucket, filter, barrier, until)).await;
     match listed.unwrap_or_else(|_| Err(timeout())) {
         Ok(listing) => Some(listing),
@@ -115,6 +119,7 @@ async fn drained<B: Bucket>(
     barrier: Option<&Barrier>,
     by: Mono,
 ) -> Result<Listing, Unknown> {
+    let sent = bucket.env().now();
     let (records, entries, clock, last_seq) = match barrier {
         Some(barrier) => {
             let drained = bucket.drain(by).await?;
@@ -133,7 +138,7 @@ async fn drained<B: Bucket>(
     if keys > KEYS_MAX {
         return Err(doubt(Cause::TooMany { keys, most: KEYS_MAX }));
     }
-    bucket.drains().worked(filter, keys, records);
+    bucket.drains().worked(filter, keys, records, bucket.env().now().since(sent));
     Ok(Listing { entries: live(entries, filter), clock, last_seq })
 }
 
@@ -146,21 +151,25 @@ mod tests {
     #[test]
     fn a_class_is_drained_from_when_it_is_large_and_not_for_some_time_after_a_failure() {
         let (drains, filter) = (Drains::default(), Class::seat().filter());
-        assert!(!drains.is_due(&filter), "nothing is known");
-        drains.learn(&filter, 5_000, 5_001);
-        assert!(drains.is_due(&filter) && drains.is_due(&filter));
+        let learn = |records| drains.learn(&filter, 5_000, records, Duration::from_secs(1));
+        let is_due = || drains.is_due(&filter, Duration::from_secs(4));
+        assert!(!is_due(), "nothing is known");
+        learn(5_001);
+        assert!(is_due() && is_due());
+        assert!(!drains.is_due(&filter, Duration::from_millis(3_999)), "there is no time for two");
         let paused = || {
             drains.failed(&filter);
-            drains.learn(&filter, 5_000, 5_001);
-            (0..1_000).take_while(|_| !drains.is_due(&filter)).count()
+            learn(5_001);
+            (0..1_000).take_while(|_| !is_due()).count()
         };
         assert_eq!([paused(), paused(), paused()], [16, 32, 64]);
         assert_eq!([paused(), paused(), paused()], [128, 256, 256]);
-        drains.worked(&filter, 5_000, 5_001);
+        drains.worked(&filter, 5_000, 5_001, Duration::from_secs(1));
         drains.failed(&filter);
-        assert_eq!((0..1_000).take_while(|_| !drains.is_due(&filter)).count(), 16);
-        drains.learn(&filter, 5_000, 50_000);
-        assert!(!drains.is_due(&filter), "a small part of its bucket");
+        drains.failed(&filter);
+        assert_eq!((0..1_000).take_while(|_| !is_due()).count(), 16, "two at once are one");
+        learn(50_000);
+        assert!(!is_due(), "a small part of its bucket");
     }
 
     #[test]
@@ -168,7 +177,7 @@ mod tests {
         let drains = Drains::default();
         let filters: Vec<Filter> =
             (0..=FILTERS_MOST).map(|i| Class::parse(&format!("c{i}")).expect("a class").filter()).collect();
-        filters.iter().for_each(|filter| drains.learn(filter, 5_000, 5_000));
-        assert_eq!(filters.iter().filter(|filter| drains.is_due(filter)).count(), FILTERS_MOST);
+        filters.iter().for_each(|filter| drains.learn(filter, 5_000, 5_000, Duration::ZERO));
+        assert_eq!(filters.iter().filter(|filter| drains.is_due(filter, Duration::ZERO)).count(), FILTERS_MOST);
     }
 }

@@ -373,7 +373,6 @@ impl<B: Bucket> Bucket for Faulty<B> {
                 // The member has not applied the newest, and was asked before it was written.
                 drained.entries.pop();
                 drained.last = drained.entries.last().map_or(0, |(_, newest)| newest.revision);
-                drained.counted = drained.counted.min(drained.entries.len() as u64);
             }
             // Its store cannot be read from there on, but for the newest.
             Fault::Split(most) => {

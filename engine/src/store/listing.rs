@@ -80,8 +80,10 @@ pub(super) async fn list<B: Bucket>(
                 if let Some(listing) = drains::list(bucket, filter, None, by).await {
                     return Ok(listing);
                 }
+                let sent = bucket.env().now();
                 let (index, collected) = survey(bucket, filter, by).await?;
-                bucket.drains().learn(filter, index.len() as u64, index.records);
+                let took = bucket.env().now().since(sent);
+                bucket.drains().learn(filter, index.len() as u64, index.records, took);
                 let entries = certify(bucket, filter, &index, collected, by).await?.live;
                 Ok(Listing { entries, clock: index.clock, last_seq: index.last_seq })
             }
@@ -334,6 +336,7 @@ async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: M
     if !filter.selects(barrier.key.as_str()) {
         names.push(barrier.key.as_str());
     }
+    let sent = bucket.env().now();
     let (held, clock) = match held(bucket, &names, Proof::Barrier(barrier), by).await? {
         Copy::Whole(held) => {
             let clock = prove(&held.entries, &barrier.key, barrier.revision).map_err(doubt)?;
@@ -341,9 +344,11 @@ async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: M
         }
         Copy::TooMuch => {
             let index = index_since(bucket, filter, barrier.revision, by).await?;
-            bucket.drains().learn(filter, index.len() as u64, index.records);
             let names: Vec<&str> = index.names().collect();
-            (copies(bucket, &names, Proof::Barrier(barrier), by).await?, index.clock)
+            let held = copies(bucket, &names, Proof::Barrier(barrier), by).await?;
+            let took = bucket.env().now().since(sent);
+            bucket.drains().learn(filter, index.len() as u64, index.records, took);
+            (held, index.clock)
         }
     };
     Ok(Listing { entries: live(held.entries, filter), clock, last_seq: barrier.revision })

@@ -255,7 +255,7 @@ impl Bucket for MemoryBucket {
                     goes_on(entries.len() as u64, counted)
                         .map_err(|cause| Unknown::settled("drain", &*self.name, cause))?;
                 }
-                Err(after) => return Ok(Drained { entries, others: 0, counted, last, after }),
+                Err(after) => return Ok(Drained { entries, others: 0, last, after }),
             }
         }
     }

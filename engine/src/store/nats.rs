@@ -283,14 +283,14 @@ impl Bucket for NatsBucket {
             None => others += 1,
         };
         let drained = self.jetstream.drain(&self.stream, &self.subject(">"), by, take).await?;
-        let (counted, last) = (drained.counted(), drained.last());
+        let last = drained.last();
         let ended = drained.end(by.min(self.env().now() + END_WITHIN));
         let (after, ended) = join(self.standing(by), ended).await;
         if let Err(unknown) = ended {
             // What it delivered stands; the broker forgets the consumer by itself.
             tracing::debug!(%unknown, "pass_consumer_left_to_its_timeout");
         }
-        Ok(Drained { entries, others, counted, last, after: after? })
+        Ok(Drained { entries, others, last, after: after? })
     }
 
     async fn standing(&self, by: Mono) -> Result<Standing, Unknown> {

@@ -339,7 +339,7 @@ impl<B: Bucket> Bucket for Lying<B> {
         let mut drained = self.below.drain(by).await?;
         let before = drained.entries.len() as u64;
         drained.entries.retain(|(key, _)| !self.hides(key));
-        drained.counted -= before - drained.entries.len() as u64;
+        drained.after.records -= before - drained.entries.len() as u64;
         Ok(drained)
     }
 

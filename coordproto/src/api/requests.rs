@@ -128,9 +128,10 @@ pub const DRAIN_BYTES: usize = 4 << 20;
 /// `{"batch":..,"max_bytes":..,"no_wait":true,"expires":<ns>}`: all that a pull consumer has, up to [`DRAIN_BYTES`], and then
 /// the word that there is no more.
 ///
-/// `expires` is what makes that word worth something. Without it the server looks at its count of what is pending, which it
-/// keeps beside the store and which says 0 too early; with it, it says so only when it has looked for the next message in its
-/// store and found none, and only to a request that was given at least one.
+/// `expires` is what makes that word come late enough. Without it the server looks at its count of what is pending, which it
+/// keeps beside the store and which says 0 too early; with it, it says so when it has looked for the next message in its store
+/// and got none, and only to a request that was given at least one. An error of its store is told in the same word, so that it
+/// ends a drain and proves nothing.
 pub fn drain(into: &mut impl BufMut, expires: Duration) {
     into.put_slice(br#"{"batch":1000000,"max_bytes":"#);
     number(into, DRAIN_BYTES as u64);

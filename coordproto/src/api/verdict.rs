@@ -259,7 +259,8 @@ pub fn delete_consumer(status: Option<u16>, payload: &[u8]) -> Judged<bool> {
 /// What the status that ends a pull says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullEnd {
-    /// The member that has the consumer looked into its store and found nothing beyond what it delivered.
+    /// The member that has the consumer looked into its store and got nothing beyond what it delivered: there is no more, or
+    /// the store cannot be read.
     Nothing,
     /// The answer is as large as was asked for, and there is more.
     More,

@@ -1,8 +1,9 @@
 //! A drain: every record that one member of a stream's group holds, until that member has nothing more.
 //!
 //! It pulls from an ephemeral consumer in requests that are bounded by their size. What ends it is the member's own word that
-//! its store holds nothing beyond what it delivered, and never a count of what is pending, see [`requests::drain`]. Which
-//! member has the consumer is the broker's choice, and it may be behind; what a drain proves is the caller's business.
+//! it got nothing more from its store, and never a count of what is pending, see [`requests::drain`]. Which member has the
+//! consumer is the broker's choice, and it may be behind, or unable to read what it has; what a drain proves is the caller's
+//! business.
 
 use std::time::Duration;
 

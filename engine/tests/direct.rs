@@ -214,7 +214,7 @@ async fn a_lost_connection_ends_every_attempt_at_once() {
     let cluster = cluster(1).await;
     let js = bucket(&cluster).await;
     fill(&js, "a", 3).await;
-    cluster.members()[0].pause().unwrap();
+    cluster.members()[0].pause().await.unwrap();
     let far = js.env().now() + Duration::from_secs(3600);
     let asking = {
         let js = js.clone();
@@ -240,7 +240,9 @@ async fn a_frozen_member_stops_no_batch() {
     // A member takes part once it has nearly caught up with the stream; until it does, no request goes to it. The client's own
     // must, so that one is left whoever is frozen: it answers by itself then.
     until(&js, async || {
-        others.iter().for_each(|member| member.pause().unwrap());
+        for member in others {
+            member.pause().await.unwrap();
+        }
         let soon = js.env().now() + Duration::from_millis(200);
         let alone = js.last_many(STREAM, &["$KV.t.a.*"], soon).await.is_ok();
         others.iter().for_each(|member| member.resume().unwrap());
@@ -252,7 +254,7 @@ async fn a_frozen_member_stops_no_batch() {
     until(&js, async || {
         let member = &others[turn.replace(turn.get() + 1) % 2];
         let before = js.stats();
-        member.pause().unwrap();
+        member.pause().await.unwrap();
         for n in 0..30 {
             let found = match many(&js, &["a.*"]).await {
                 Ok(Many::Snapshot(found)) => found,

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that meets an error ends with it")]
 
 use std::time::Duration;
-use std::{fs, thread};
 
 use async_nats::ConnectOptions;
 use bytes::Bytes;
@@ -34,18 +33,8 @@ impl Server {
         &self.0.members()[0]
     }
 
-    /// Stops the server where it stands. The signal is delivered to one thread after another; all must have stopped.
-    fn freeze(&self) {
-        self.member().pause().unwrap();
-        let stopped = |stat: String| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
-        let tasks = format!("/proc/{}/task", self.member().pid().unwrap());
-        while !fs::read_dir(&tasks)
-            .unwrap()
-            .filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok())
-            .all(stopped)
-        {
-            thread::yield_now();
-        }
+    async fn freeze(&self) {
+        self.member().pause().await.unwrap();
     }
 
     fn thaw(&self) {
@@ -263,7 +252,7 @@ async fn a_pass_that_took_several_consumers_leaves_one() {
     for key in ["a", "b", "c"] {
         stored(put(&js, key, Write::at(0), "v").await);
     }
-    server.freeze();
+    server.freeze().await;
     let opening = {
         let js = js.clone();
         tasks::spawn(async move { js.pass(STREAM, "$KV.t.>", Values::With, js.deadline()).await.unwrap() })
@@ -287,7 +276,7 @@ async fn a_lost_connection_ends_what_is_under_way_and_comes_back() {
     let mut pass = js.pass(STREAM, "$KV.t.>", Values::With, js.deadline()).await.unwrap();
     let mut link = js.link();
     // Frozen, the server answers nothing, so that all of these are under way when it dies.
-    server.freeze();
+    server.freeze().await;
     let far = js.env().now() + Duration::from_secs(300);
     let under_way: Vec<_> = (0..100)
         .map(|n| {
@@ -331,7 +320,7 @@ async fn a_read_asks_again_until_its_deadline_and_a_write_does_not() {
     let server = server().await;
     let js = bucket(&server).await;
     stored(put(&js, "a", Write::at(0), "v").await);
-    server.freeze();
+    server.freeze().await;
     let soon = js.env().now() + Duration::from_secs(1);
     let before = js.stats();
     let (read, write) =
@@ -353,7 +342,7 @@ async fn a_frozen_broker_is_noticed() {
     let server = server().await;
     let js = bucket(&server).await;
     let mut link = js.link();
-    server.freeze();
+    server.freeze().await;
     link.wait_for(|link| !link.up).await.unwrap();
     assert_eq!(last(&js, "a").await.unwrap_err().cause, Cause::Disconnected);
     server.thaw();

@@ -15,6 +15,8 @@ use crate::env::Env;
 
 /// How long a server may take to end after SIGTERM before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// How often a server that was told to freeze is looked at until it has.
+const FREEZE_LOOK: Duration = Duration::from_millis(1);
 
 /// One server of a cluster. Its ports and its data stay its own over any number of stops and starts; nothing starts it again
 /// by itself.
@@ -90,12 +92,17 @@ impl Member {
         Ok(())
     }
 
-    /// Freezes it (SIGSTOP): it keeps its connections and answers nothing.
+    /// Freezes it (SIGSTOP) and waits until it is frozen: it keeps its connections and answers nothing. A server that computes or
+    /// writes to a disk goes on for a moment after the signal, and answers what comes in it.
     ///
     /// # Errors
     /// When it does not run, or the system refuses the signal.
-    pub fn pause(&self) -> Result<(), BrokerError> {
-        self.freeze(true, "pause")
+    pub async fn pause(&self) -> Result<(), BrokerError> {
+        let run = self.slot.stop().map_err(self.refused("pause"))?.ok_or_else(|| self.not_running())?;
+        while !self.slot.stopped(run).map_err(self.refused("pause"))? {
+            self.env.sleep(FREEZE_LOOK).await;
+        }
+        Ok(())
     }
 
     /// Continues it (SIGCONT).
@@ -103,15 +110,11 @@ impl Member {
     /// # Errors
     /// When it does not run, or the system refuses the signal.
     pub fn resume(&self) -> Result<(), BrokerError> {
-        self.freeze(false, "resume")
+        self.slot.go_on().map_err(self.refused("resume"))?.map(|_| ()).ok_or_else(|| self.not_running())
     }
 
-    fn freeze(&self, frozen: bool, attempt: &'static str) -> Result<(), BrokerError> {
-        if self.slot.freeze(frozen).map_err(self.refused(attempt))? {
-            Ok(())
-        } else {
-            Err(BrokerError::Running { member: self.name.clone(), running: false })
-        }
+    fn not_running(&self) -> BrokerError {
+        BrokerError::Running { member: self.name.clone(), running: false }
     }
 
     /// Starts it with its data and its ports, and waits until it answers. It may take longer until it has caught up with the

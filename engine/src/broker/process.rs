@@ -226,10 +226,26 @@ impl Slot {
         Ok(Some(*run))
     }
 
-    /// Stops (SIGSTOP) or continues (SIGCONT) the process; `false` when there is none.
-    pub(super) fn freeze(&self, frozen: bool) -> io::Result<bool> {
-        let signal = if frozen { Signal::STOP } else { Signal::CONT };
-        Ok(self.signal(signal, false)?.is_some())
+    /// Tells the process to stop (SIGSTOP). It goes on until each of its threads has heard of it; see [`stopped`](Self::stopped).
+    /// The answer is the run that was told, `None` when there is none.
+    pub(super) fn stop(&self) -> io::Result<Option<u32>> {
+        self.signal(Signal::STOP, false)
+    }
+
+    /// Whether that run does nothing any more: every thread of it is stopped, or it has ended.
+    pub(super) fn stopped(&self, run: u32) -> io::Result<bool> {
+        let running = self.running.lock();
+        let Some(Running { child, .. }) = running.as_ref().filter(|running| running.run == run) else {
+            return Ok(true);
+        };
+        let pid = as_pid(child.id()).ok_or_else(|| io::Error::other("not a process id"))?;
+        let told = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        Ok(rustix::process::waitid(WaitId::Pid(pid), told)?.is_some())
+    }
+
+    /// Continues the process (SIGCONT). The answer is the run that was told, `None` when there is none.
+    pub(super) fn go_on(&self) -> io::Result<Option<u32>> {
+        self.signal(Signal::CONT, false)
     }
 
     /// Asks the process to end (SIGTERM), frozen or not. The answer is the run that was asked, `None` when there is none.

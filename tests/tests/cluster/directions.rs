@@ -385,7 +385,7 @@ fn with_every_broker_stopped_every_slot_takes_its_safe_direction() {
     alone(3, async |brokers| {
         let fleet = Box::pin(Fleet::boot(brokers)).await;
         for member in brokers.members() {
-            member.pause().expect("paused");
+            member.pause().await.expect("paused");
         }
         fleet.shows_every_direction("silent").await;
         join_all(brokers.members().iter().map(async |member| member.kill().await.expect("killed"))).await;

@@ -86,7 +86,7 @@ fn a_member_that_speaks_in_the_leaders_name_certifies_no_listing() {
             let third = brokers.members().iter().find(|m| m.name() != beside.name() && m.name() != leader.name());
             let third = third.expect("another speaks in the leader's name");
             let (reader, writer) = (opened(third, &spec).await, opened(third, &spec).await);
-            beside.pause().expect("paused");
+            beside.pause().await.expect("paused");
             for name in ["seat:b", "seat:c"] {
                 put(&writer, name).await;
             }

@@ -73,7 +73,7 @@ fn an_outage_of_every_broker_is_unknown_and_afterwards_no_epoch_comes_twice() {
         let ending = hold(&short, ending.to_vec()).await;
 
         for member in brokers.members() {
-            member.pause().expect("paused");
+            member.pause().await.expect("paused");
         }
         every_verb_is_unknown(brokers, &long, &lasting[0]).await;
         join_all(brokers.members().iter().map(async |member| member.kill().await.expect("killed"))).await;

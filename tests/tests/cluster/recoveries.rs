@@ -263,7 +263,7 @@ fn listings_are_whole_or_unknown_through_every_fault_and_come_back() {
 
         let follower = fleet.bystander().await;
         let began = env.now();
-        follower.pause().expect("paused");
+        follower.pause().await.expect("paused");
         fleet.back("a follower is frozen", began, Some(follower.name())).await;
         env.sleep_until(began + FROZEN).await;
         follower.resume().expect("resumed");
@@ -277,7 +277,7 @@ fn listings_are_whole_or_unknown_through_every_fault_and_come_back() {
 
         let leader = brokers.leader(STREAM).await;
         let began = env.now();
-        leader.pause().expect("paused");
+        leader.pause().await.expect("paused");
         fleet.back("the leader is frozen", began, Some(leader.name())).await;
         leader.resume().expect("resumed");
         fleet.whole_again("the leader is frozen").await;

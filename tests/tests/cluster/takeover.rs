@@ -117,7 +117,7 @@ fn a_leader_killed_or_frozen_under_renewals_costs_nobody_a_lease() {
         for _ in 0..8 {
             standing_by.push(brokers.leases(&brokers.store_at(frozen).await, &config).await);
         }
-        frozen.pause().expect("paused");
+        frozen.pause().await.expect("paused");
         let mut rest = but(&mut nodes, frozen.index());
         until_renewed(brokers, &mut rest, "leader frozen").await;
         let fresh = held(&rest[0].leases, &terms(&rest[0].leases, "seat:fresh", "fresh")).await;

@@ -23,8 +23,8 @@ use tokio::runtime::Builder;
 /// The first argument of a process that is one attempt: the others are the benchmarks to sample.
 const ATTEMPT: &str = "--attempt";
 
-/// Attempts of a round.
-const ATTEMPTS: usize = 7;
+/// Attempts of a round: of paths, which differ from process to process and are soon done, and of operations, which start brokers.
+const ATTEMPTS: (usize, usize) = (15, 7);
 
 /// Further rounds of a benchmark whose samples are too far apart: for a verdict, and for the baseline, which all later verdicts
 /// rest on.
@@ -153,21 +153,30 @@ fn written(mut baseline: Baseline, names: &[String], noise: Noise) -> Result<(),
 
 /// A round of attempts, each a process of its own, of the benchmarks named.
 fn round(wanted: &[String]) -> Result<Vec<Sampled>, String> {
-    let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
-    let mut found: Vec<Sampled> = Vec::new();
-    for _ in 0..ATTEMPTS {
-        let mut attempt = Command::new(&program);
-        attempt.arg(ATTEMPT).args(wanted).stderr(Stdio::inherit());
-        let output = attempt.output().map_err(|error| format!("start an attempt: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("an attempt ended with {}", output.status));
-        }
-        for line in String::from_utf8_lossy(&output.stdout).lines() {
-            let sampled = Sampled::parse(line).ok_or_else(|| format!("an attempt said {line:?}"))?;
-            absorb(&mut found, sampled)?;
+    let operation = |name: &&String| stands().any(|(_, _, known)| known == **name);
+    let (operations, paths): (Vec<&String>, Vec<&String>) = wanted.iter().partition(operation);
+    let mut found = Vec::new();
+    for (wanted, attempts) in [(paths, ATTEMPTS.0), (operations, ATTEMPTS.1)] {
+        if !wanted.is_empty() {
+            (0..attempts).try_for_each(|_| tried(&wanted, &mut found))?;
         }
     }
     Ok(found)
+}
+
+/// Makes one attempt.
+fn tried(wanted: &[&String], found: &mut Vec<Sampled>) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
+    let mut attempt = Command::new(program);
+    attempt.arg(ATTEMPT).args(wanted).stderr(Stdio::inherit());
+    let output = attempt.output().map_err(|error| format!("start an attempt: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("an attempt ended with {}", output.status));
+    }
+    String::from_utf8_lossy(&output.stdout).lines().try_for_each(|line| {
+        let sampled = Sampled::parse(line).ok_or_else(|| format!("an attempt said {line:?}"))?;
+        absorb(found, sampled)
+    })
 }
 
 fn print(sampled: &Sampled, baseline: &Baseline, verdict: &Result<Sight, Wrong>) {

@@ -27,8 +27,8 @@ const BURSTS: usize = 6;
 /// The same of a read, which is short.
 const READS: usize = 200;
 
-/// Samples of a benchmark in one attempt.
-const SAMPLES: usize = 5;
+/// Samples of a path in one attempt, and of an operation.
+const SAMPLES: (usize, usize) = (10, 5);
 
 /// What an attempt found of one benchmark.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,13 +80,13 @@ pub async fn attempt(env: &Env, wanted: impl Fn(&str) -> bool, planted: Option<&
                 stand.plant(operation);
             }
             let requests = stand.requests(operation).await;
-            let mut samples = Vec::with_capacity(SAMPLES);
+            let mut samples = Vec::with_capacity(SAMPLES.1);
             let pairs = match operation {
                 Operation::Burst => BURSTS,
                 Operation::Get => READS,
                 _ => PAIRS,
             };
-            for _ in 0..SAMPLES {
+            for _ in 0..SAMPLES.1 {
                 let (mut work, mut floor) = (Vec::new(), Vec::new());
                 for _ in 0..pairs {
                     floor.push(took(env, &mut stand, operation.floor()).await);
@@ -113,7 +113,7 @@ fn sampled(clock: Clock<'_>, mut against: Batch, paths: Vec<Path>) -> Vec<Sample
     let mut batches: Vec<Batch> = paths.iter().map(|path| Batch::of(clock, path.warm())).collect();
     let mut found: Vec<Vec<f64>> = vec![Vec::new(); paths.len()];
     // In turn, so that a moment of trouble is a sample of many paths and not all samples of one.
-    for _ in 0..SAMPLES {
+    for _ in 0..SAMPLES.0 {
         for (batch, samples) in batches.iter_mut().zip(&mut found) {
             samples.push(sample(clock, batch, &mut against));
         }

@@ -6,8 +6,9 @@
 //! leader holds. Whatever the index names and the pass did not deliver, or delivered only as a removal (a replica behind a
 //! re-creation says that of a live key), is read from the leader. See [`Collected`].
 //!
-//! The second proves a copy by a barrier: a write that a quorum acknowledged with the sequence S inside the listing. A copy
-//! that holds the barrier at S or later holds everything that was committed up to S, whoever keeps it. See [`prove`].
+//! The second proves a copy by a barrier: a write that a quorum acknowledged with the sequence S inside the listing. In a copy
+//! that holds the barrier at S or later nothing is from before S, whoever keeps it: see [`prove`]. But live keys may be missing
+//! from it, and that too takes an index: see [`Index::missing_from`].
 //!
 //! Either can do without an index where one member's whole copy was read to its end. See [`Drained`].
 
@@ -163,6 +164,21 @@ impl Index {
         keys
     }
 
+    /// The keys that it names and that no copy has brought, in order.
+    ///
+    /// What a copy lacks may be live. A member that was away catches up from a summary of the stream: it takes away at once what
+    /// was overwritten since, and only then gets what stands there instead.
+    pub fn missing_from(&self, copied: &[(Key, Version)]) -> Vec<Key> {
+        let mut copied: Vec<&str> = copied.iter().map(|(key, _)| key.as_str()).collect();
+        copied.sort_unstable();
+        let mut copied = copied.into_iter().peekable();
+        let missing = self.names().filter(|name| {
+            while copied.next_if(|key| key < name).is_some() {}
+            copied.peek() != Some(name)
+        });
+        missing.filter_map(|name| Key::parse(name).ok()).collect()
+    }
+
     /// Whether it is from the state after `revision` was written, or a later one.
     ///
     /// # Errors
@@ -289,23 +305,21 @@ pub struct Finished {
     pub gone: Vec<(Key, u64)>,
 }
 
-/// Whether a copy proves to hold what a quorum held at a barrier: `copy` is what one member held at one instant, the barrier's
-/// key among it, and the barrier was acknowledged at `revision`. Answers the broker's clock at the barrier.
+/// Whether nothing in a copy is from before a barrier: `copy` is what one member held at one instant, the barrier's key among
+/// it, and the barrier was acknowledged at `revision`.
 ///
-/// Revisions are sequences of one stream, and a member applies them in order; so whoever holds the barrier's key at `revision`
-/// or later holds every other key at what was committed before, or at something later.
+/// Revisions are sequences of one stream and a member applies them in order, so whoever holds the barrier's key at `revision`
+/// or later has no key at a revision that was overwritten by then. It may lack a key: [`Index::missing_from`].
 ///
 /// # Errors
 /// The barrier is missing or older: the member is behind, was cut off, or the barrier has aged away. An empty class is told
 /// from a copy that knows nothing by the barrier itself.
-pub fn prove(copy: &[(Key, Version)], barrier: &Key, revision: u64) -> Result<Timestamp, Cause> {
-    match copy.iter().find(|(key, _)| key == barrier) {
-        Some((_, version)) if version.revision >= revision => Ok(version.written),
-        found => {
-            let answered = found.map_or(0, |(_, version)| version.revision);
-            Err(Cause::Stale { answered, known: revision })
-        }
+pub fn prove(copy: &[(Key, Version)], barrier: &Key, revision: u64) -> Result<(), Cause> {
+    let answered = copy.iter().find(|(key, _)| key == barrier).map_or(0, |(_, version)| version.revision);
+    if answered < revision {
+        return Err(Cause::Stale { answered, known: revision });
     }
+    Ok(())
 }
 
 /// The live keys of proved copies that `filter` selects, each once, in order, at the newest revision that any of them holds.

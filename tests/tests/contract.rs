@@ -65,6 +65,7 @@ contract! {
     }
     doubts {
         a_pass_that_goes_wrong_costs_no_key
+        what_a_copy_lacks_is_nobodys_word
         a_silent_pass_is_ended_and_the_rest_is_read
         a_pass_whose_records_age_out_is_ended
         a_marker_from_the_past_hides_no_key

@@ -324,26 +324,11 @@ impl<B: Bucket> Inner<B> {
     /// such are looked at again, in copies that are as late as the listing. A value that a quorum proved is not from before
     /// the listing.
     async fn list(&self, class: &Class, certified: &Certified) -> Result<Vec<Listed>, Unknown> {
-        let by_age = ends_by_age(class.as_str());
-        let (bucket, filter) = (if by_age { &self.leases } else { &self.duties }, class.filter());
-        let by = self.env.now() + LIST_WITHIN;
+        let bucket = if ends_by_age(class.as_str()) { &self.leases } else { &self.duties };
+        let (filter, by) = (class.filter(), self.env.now() + LIST_WITHIN);
         let told = |unknown: Unknown| unknown.during("list", class.as_str());
-        let listing = async { bucket.list(&filter, certified, by).await.map_err(told) };
-        let (listing, clock) = match certified {
-            Certified::Leader => {
-                let listing = listing.await?;
-                let clock = Some(listing.clock);
-                (listing, clock)
-            }
-            // The barrier's instant is past, and a deadline is judged by what the clock tells now. Few records that end by
-            // their bucket's age need one.
-            Certified::Quorum(_) if by_age => (listing.await?, None),
-            Certified::Quorum(_) => {
-                let clock = async { bucket.clock().await.map_err(told) };
-                let (listing, clock) = try_join(listing, clock).await?;
-                (listing, Some(clock))
-            }
-        };
+        let listing = bucket.list(&filter, certified, by).await.map_err(told)?;
+        let clock = Some(listing.clock);
         let (mut live, mut doubtful) = (Vec::with_capacity(listing.entries.len()), Vec::new());
         for (key, version) in listing.entries {
             // A key that names no resource was written by nobody that speaks of leases.

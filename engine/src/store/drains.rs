@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coordproto::answer::{Cause, Unknown};
 use coordproto::key::Filter;
-use coordproto::listing::{KEYS_MAX, is_drained, live, prove};
+use coordproto::listing::{KEYS_MAX, Standing, is_drained, live, prove};
 use futures_util::future::try_join;
 use parking_lot::Mutex;
 
@@ -120,26 +120,25 @@ async fn drained<B: Bucket>(
     by: Mono,
 ) -> Result<Listing, Unknown> {
     let sent = bucket.env().now();
-    let (records, entries, clock, last_seq) = match barrier {
-        Some(barrier) => {
-            let drained = bucket.drain(by).await?;
-            let (records, entries) = (drained.after.records, drained.whole(barrier.revision).map_err(doubt)?);
-            let clock = prove(&entries, &barrier.key, barrier.revision).map_err(doubt)?;
-            (records, entries, clock, barrier.revision)
-        }
+    let (since, drained) = match barrier {
+        Some(barrier) => (barrier.revision, bucket.drain(by).await?),
         None => {
             // What the leader has when the listing began is what every key live throughout it is in.
             let (began, drained) = try_join(bucket.standing(by), bucket.drain(by)).await?;
-            let (records, entries) = (drained.after.records, drained.whole(began.last_seq).map_err(doubt)?);
-            (records, entries, began.clock, began.last_seq)
+            (began.last_seq, drained)
         }
     };
+    let Standing { records, clock, .. } = drained.after;
+    let entries = drained.whole(since).map_err(doubt)?;
+    if let Some(barrier) = barrier {
+        prove(&entries, &barrier.key, barrier.revision).map_err(doubt)?;
+    }
     let keys = entries.iter().filter(|(key, _)| filter.selects(key.as_str())).count() as u64;
     if keys > KEYS_MAX {
         return Err(doubt(Cause::TooMany { keys, most: KEYS_MAX }));
     }
     bucket.drains().worked(filter, keys, records, bucket.env().now().since(sent));
-    Ok(Listing { entries: live(entries, filter), clock, last_seq })
+    Ok(Listing { entries: live(entries, filter), clock, last_seq: since })
 }
 
 #[cfg(test)]

@@ -41,7 +41,8 @@ pub enum Fault {
     InProcess,
     /// A write is more than the broker takes, which was configured to take hardly anything. Nothing is sent.
     TooLarge,
-    /// A pass says after that many deliveries that nothing is pending. A drain delivers that many, and the newest.
+    /// A pass says after that many deliveries that nothing is pending. A drain and a copy have that many, the oldest, and the
+    /// newest: the copy's member is catching up.
     Split(usize),
     /// A pass delivers that many, and nothing more. A drain does not come to its end.
     Silent(usize),
@@ -351,7 +352,17 @@ impl<B: Bucket> Bucket for Faulty<B> {
         let copy = self.ask(fault, "copy", &about, self.below.copy(names, by)).await?;
         let mut first = self.script.copies.lock();
         let first = first.entry(self.named(&about)).or_insert_with(|| copy.clone());
-        Ok(if fault == Fault::Stale { first.clone() } else { copy })
+        Ok(match (fault, copy) {
+            (Fault::Stale, _) => first.clone(),
+            (Fault::Split(most), Copy::Whole(mut held)) => {
+                held.entries.sort_unstable_by_key(|(_, version)| version.revision);
+                let newest = held.entries.pop();
+                held.entries.truncate(most);
+                held.entries.extend(newest);
+                Copy::Whole(held)
+            }
+            (_, copy) => copy,
+        })
     }
 
     async fn drain(&self, by: Mono) -> Result<Drained, Unknown> {

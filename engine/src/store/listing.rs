@@ -6,15 +6,18 @@
 //! by the same index.
 //!
 //! Proved by a quorum, it is one batched direct get that holds the barrier at its revision or later, whichever member
-//! answers; of a class too large for one answer, the leader's index at the barrier or later, and as many batched direct gets
-//! as it takes, each with the barrier in it. Every one is a copy from one instant, and every instant is after the barrier, so
-//! that the listing as a whole is neither short nor old, though not of one instant.
+//! answers, beside the leader's index at the barrier or later; of a class too large for one answer, as many batched direct
+//! gets of the index's keys as it takes, each with the barrier in it. Every one is a copy from one instant, and every instant
+//! is after the barrier, so that the listing as a whole is not old, though not of one instant; and what the index names and no
+//! copy brought is asked for until one does, or a later index does not name it either, so that it is not short.
+//!
+//! That a copy lacks a key is never taken for an answer: a member that is catching up lacks what is live.
 //!
 //! A class that the last listing found large, and to be most of its bucket, goes by neither: [`Drains`](super::Drains).
 //!
 //! The decisions are [`coordproto::listing`]'s; here is what asks the questions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,16 +57,13 @@ const COPIES_AT_ONCE: usize = 4;
 /// A request ends at its deadline to within a few milliseconds, and tells more than that it is late.
 const LAST_WORD: Duration = Duration::from_millis(20);
 
-/// How often keys are looked for that the index goes on naming and no copy holds.
-const ROUNDS: u32 = 4;
-
 /// How long a barrier's write waits for its acknowledgement before it is written again.
 const BARRIER_WITHIN: Duration = Duration::from_millis(500);
 
 /// A member that is behind is milliseconds behind, or seconds when it has just been started or thawed.
 const CATCH_UP: Duration = Duration::from_millis(2);
 
-/// How many copies in a row may be from members that are behind. Whoever answers is drawn anew for each, so one member that
+/// How many copies in a row may be from members that are behind, or lack what an index names. Whoever answers is drawn anew for each, so one member that
 /// stays behind is not met every time. The waits between them double, and come to a quarter to half a second.
 const COPY_TRIES: u32 = 8;
 
@@ -267,7 +267,8 @@ pub(super) async fn certify<B: Bucket>(
         }
     }
     if !gone.is_empty() {
-        let (held, seq) = stand_since(bucket, filter, &gone, index.last_seq, by).await?;
+        let proof = Proof::Sequence(index.last_seq);
+        let (held, seq) = stand(bucket, filter, gone.clone(), proof, by).await?;
         let mut held: HashMap<Key, Version> = held.into_iter().collect();
         for key in gone {
             let version = held.remove(&key);
@@ -284,39 +285,44 @@ pub(super) async fn since<B: Bucket>(
     seq: u64,
     by: Mono,
 ) -> Result<Vec<(Key, Version)>, Unknown> {
-    let held = stand_since(bucket, filter, keys, seq, by).await.map(|(held, _)| held);
+    let held = stand(bucket, filter, keys.to_vec(), Proof::Sequence(seq), by).await.map(|(held, _)| held);
     held.map_err(|unknown| unknown.during("list", about(bucket, filter)))
 }
 
-/// What stands under `keys`, and the sequence up to which that is known.
-async fn stand_since<B: Bucket>(
+/// What stands under `keys`, late enough for `proof`, and the sequence up to which it is known that nothing stands under the
+/// others.
+async fn stand<B: Bucket>(
     bucket: &B,
     filter: &Filter,
-    keys: &[Key],
-    seq: u64,
+    mut keys: Vec<Key>,
+    proof: Proof<'_>,
     by: Mono,
 ) -> Result<(Vec<(Key, Version)>, u64), Unknown> {
-    let names: Vec<&str> = keys.iter().map(Key::as_str).collect();
-    for _ in 0..ROUNDS {
-        let held = copies(bucket, &names, Proof::Sequence(seq), by).await?;
-        if let Some(known) = held.last_seq {
-            return Ok((held.entries, known));
+    let mut found = Vec::with_capacity(keys.len());
+    for try_ in 0..COPY_TRIES {
+        catch_up(bucket, try_).await;
+        let names: Vec<&str> = keys.iter().map(Key::as_str).collect();
+        let copied = copies(bucket, &names, proof, by).await?;
+        let held: HashSet<&Key> = copied.iter().map(|(key, _)| key).collect();
+        keys.retain(|key| !held.contains(key));
+        found.extend(copied);
+        if keys.is_empty() {
+            return Ok((found, proof.sequence()));
         }
-        // A copy that holds none of them does not say how far its member had come. An index does.
-        let index = bucket.index(filter, by).await?;
-        index.covers(seq).map_err(doubt)?;
-        if index.named_of(keys.to_vec()).is_empty() {
-            return Ok((held.entries, index.last_seq));
+        let index = index_since(bucket, filter, proof.sequence(), by).await?;
+        keys = index.named_of(keys);
+        if keys.is_empty() {
+            return Ok((found, index.last_seq));
         }
     }
-    Err(doubt(Cause::Garbage("keys that are named and not found".into())))
+    Err(doubt(Cause::Garbage(format!("{} keys that an index names and no copy holds", keys.len()).into())))
 }
 
 /// What some members hold of the keys of an index, none of it from before the index.
 async fn copy<B: Bucket>(bucket: &B, index: &Index, by: Mono) -> Result<Collected, Unknown> {
     let names: Vec<&str> = index.names().collect();
     let mut collected = Collected::default();
-    for (key, version) in copies(bucket, &names, Proof::Sequence(index.last_seq), by).await?.entries {
+    for (key, version) in copies(bucket, &names, Proof::Sequence(index.last_seq), by).await? {
         collected.take(key, version);
     }
     Ok(collected)
@@ -332,26 +338,28 @@ async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: M
     if let Some(listing) = drains::list(bucket, filter, Some(barrier), by).await {
         return Ok(listing);
     }
-    let mut names = vec![filter.as_str()];
+    let (proof, mut names) = (Proof::Barrier(barrier), vec![filter.as_str()]);
     if !filter.selects(barrier.key.as_str()) {
         names.push(barrier.key.as_str());
     }
     let sent = bucket.env().now();
-    let (held, clock) = match held(bucket, &names, Proof::Barrier(barrier), by).await? {
-        Copy::Whole(held) => {
-            let clock = prove(&held.entries, &barrier.key, barrier.revision).map_err(doubt)?;
-            (held, clock)
-        }
+    let index = index_since(bucket, filter, barrier.revision, by);
+    let (index, copied) = try_join(index, held(bucket, &names, proof, by)).await?;
+    let mut entries = match copied {
+        Copy::Whole(held) => held.entries,
         Copy::TooMuch => {
-            let index = index_since(bucket, filter, barrier.revision, by).await?;
             let names: Vec<&str> = index.names().collect();
-            let held = copies(bucket, &names, Proof::Barrier(barrier), by).await?;
+            let entries = copies(bucket, &names, proof, by).await?;
             let took = bucket.env().now().since(sent);
             bucket.drains().learn(filter, index.len() as u64, index.records, took);
-            (held, index.clock)
+            entries
         }
     };
-    Ok(Listing { entries: live(held.entries, filter), clock, last_seq: barrier.revision })
+    let missing = index.missing_from(&entries);
+    if !missing.is_empty() {
+        entries.extend(stand(bucket, filter, missing, proof, by).await?.0);
+    }
+    Ok(Listing { entries: live(entries, filter), clock: index.clock, last_seq: barrier.revision })
 }
 
 /// The leader's index from `revision` or later.
@@ -376,14 +384,29 @@ enum Proof<'a> {
 }
 
 impl Proof<'_> {
-    /// Whether `held` is late enough. One that holds nothing does not say how late it is, and whoever asks for a sequence has to
-    /// ask elsewhere.
+    /// What was written before this is not told.
+    fn sequence(self) -> u64 {
+        match self {
+            Proof::Barrier(barrier) => barrier.revision,
+            Proof::Sequence(sequence) => sequence,
+        }
+    }
+
+    /// Whether `held` is late enough. One that holds nothing does not say how late it is, and has nothing that is too early.
     fn of(self, held: &Held) -> Result<(), Cause> {
         match (self, held.last_seq) {
-            (Proof::Barrier(barrier), _) => prove(&held.entries, &barrier.key, barrier.revision).map(drop),
+            (Proof::Barrier(barrier), _) => prove(&held.entries, &barrier.key, barrier.revision),
             (Proof::Sequence(known), Some(answered)) if answered < known => Err(Cause::Stale { answered, known }),
             (Proof::Sequence(_), _) => Ok(()),
         }
+    }
+}
+
+/// Waits for members to catch up, before the try of this number, from 0.
+async fn catch_up<B: Bucket>(bucket: &B, try_: u32) {
+    if let Some(again) = try_.checked_sub(1) {
+        let wait = CATCH_UP * (1 << again);
+        bucket.env().sleep(wait + bucket.env().jitter(wait)).await;
     }
 }
 
@@ -391,10 +414,7 @@ impl Proof<'_> {
 async fn held<B: Bucket>(bucket: &B, names: &[&str], proof: Proof<'_>, by: Mono) -> Result<Copy, Unknown> {
     let mut stale = None;
     for try_ in 0..COPY_TRIES {
-        if try_ > 0 {
-            let wait = CATCH_UP * (1 << (try_ - 1));
-            bucket.env().sleep(wait + bucket.env().jitter(wait)).await;
-        }
+        catch_up(bucket, try_).await;
         let answer = bucket.copy(names, by).await?;
         let Copy::Whole(held) = &answer else { return Ok(answer) };
         match proof.of(held) {
@@ -405,21 +425,25 @@ async fn held<B: Bucket>(bucket: &B, names: &[&str], proof: Proof<'_>, by: Mono)
     Err(doubt(stale.unwrap_or(Cause::Timeout)))
 }
 
-/// What members that are not behind hold of `names`, in as many copies as it takes. It is as late as the earliest of them, if
-/// every one says how late it is.
-async fn copies<B: Bucket>(bucket: &B, names: &[&str], proof: Proof<'_>, by: Mono) -> Result<Held, Unknown> {
+/// What members that are not behind hold of `names`, in as many copies as it takes.
+async fn copies<B: Bucket>(
+    bucket: &B,
+    names: &[&str],
+    proof: Proof<'_>,
+    by: Mono,
+) -> Result<Vec<(Key, Version)>, Unknown> {
     let chunks: Vec<_> = names.chunks(COPY_KEYS).map(|chunk| chunk_of(bucket, chunk, proof, by)).collect();
-    let chunks: Vec<Vec<Held>> = stream::iter(chunks).buffer_unordered(COPIES_AT_ONCE).try_collect().await?;
-    let (mut entries, mut last_seq) = (Vec::with_capacity(names.len()), Some(u64::MAX));
-    for held in chunks.into_iter().flatten() {
-        entries.extend(held.entries);
-        last_seq = last_seq.zip(held.last_seq).map(|(a, b)| a.min(b));
-    }
-    Ok(Held { entries, last_seq })
+    let chunks: Vec<_> = stream::iter(chunks).buffer_unordered(COPIES_AT_ONCE).try_collect().await?;
+    Ok(chunks.concat())
 }
 
 /// What members hold of as many keys as one answer carries, unless their values are large.
-async fn chunk_of<B: Bucket>(bucket: &B, chunk: &[&str], proof: Proof<'_>, by: Mono) -> Result<Vec<Held>, Unknown> {
+async fn chunk_of<B: Bucket>(
+    bucket: &B,
+    chunk: &[&str],
+    proof: Proof<'_>,
+    by: Mono,
+) -> Result<Vec<(Key, Version)>, Unknown> {
     let (mut parts, mut all) = (vec![chunk], Vec::new());
     while let Some(part) = parts.pop() {
         let mut names = part.to_vec();
@@ -427,7 +451,7 @@ async fn chunk_of<B: Bucket>(bucket: &B, chunk: &[&str], proof: Proof<'_>, by: M
             names.push(barrier.key.as_str());
         }
         match held(bucket, &names, proof, by).await? {
-            Copy::Whole(held) => all.push(held),
+            Copy::Whole(held) => all.extend(held.entries),
             Copy::TooMuch if part.len() > 1 => {
                 let (one, other) = part.split_at(part.len() / 2);
                 parts.extend([one, other]);

@@ -138,7 +138,8 @@ pub enum Copy {
     TooMuch,
 }
 
-/// What one member of the cluster holds of the names asked for, removal markers included, all at one instant.
+/// What one member of the cluster holds of the names asked for, removal markers included, all at one instant. What it lacks may
+/// be live, however late it is: a member that catches up has dropped what was overwritten before it has what stands there now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Each key once.
@@ -227,7 +228,7 @@ pub trait Bucket: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Pass, Unknown>> + Send;
 
     /// What some member of the cluster holds of these keys and filters at one instant: one request, no leader and no consumer
-    /// needed. The member may be behind.
+    /// needed. The member may be behind, and may lack what is live.
     fn copy(&self, names: &[&str], by: Mono) -> impl Future<Output = Result<Copy, Unknown>> + Send;
 
     /// What one member of the cluster holds of all the bucket, record by record to its end, and how the stream stood after
@@ -270,7 +271,8 @@ pub trait Bucket: Clone + Send + Sync + 'static {
 
     /// What stands under `keys`, which `filter` selects, at an instant after the stream had come to `seq`, removal markers
     /// included: for whoever would leave a key of a listing out for what its value says. A key without a version is left out.
-    /// One request for a thousand of them, answered by any member that is not behind.
+    /// One request for a thousand of them, answered by any member that is not behind, and the leader's index for those that it
+    /// lacks.
     fn since(
         &self,
         filter: &Filter,

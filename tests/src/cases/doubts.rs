@@ -85,6 +85,41 @@ pub async fn a_pass_that_goes_wrong_costs_no_key<S: Store>(t: Fixture<S>) {
     }
 }
 
+/// A member that catches up holds the barrier, or has come as far as is asked, and lacks what is live. Whatever a copy lacks is
+/// asked for again, and where no copy ever has it, the listing is unknown.
+pub async fn what_a_copy_lacks_is_nobodys_word<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    let all = seat_names(1_100);
+    let mut revisions: Vec<u64> = Vec::new();
+    for n in [12, 1_100] {
+        revisions.extend(fill(&direct, &all[revisions.len()..n]).await);
+        for (times, held) in [(1, 0), (2, 0), (2, 5), (4, 5)] {
+            let quorum = Certified::Quorum(barrier(&direct).await);
+            faulty.choose(first(times, Verb::Copy, Fault::Split(held)));
+            let listing = seats(&b, &quorum).await.unwrap();
+            let listed: Vec<u64> = listing.entries.iter().map(|(_, version)| version.revision).collect();
+            assert_eq!(listed, revisions, "{n} keys, {times} copies with {held}");
+        }
+        let quorum = Certified::Quorum(barrier(&direct).await);
+        faulty.choose(every(Verb::Copy, Fault::Split(0)));
+        let short = seats(&b, &quorum).await.unwrap_err();
+        assert!(matches!(&short.cause, Cause::Garbage(what) if what.ends_with("that an index names and no copy holds")));
+        told(&short, &b);
+    }
+    // So it is of keys that are asked for by name, of which one is gone.
+    let keys: Vec<_> = all[..12].iter().map(|name| key(name)).collect();
+    assert_eq!(direct.purge(&keys[3], revisions[3]).await.unwrap(), 1);
+    let (seats, seq) = (class("seat").filter(), revisions[1_099]);
+    faulty.choose(first(2, Verb::Copy, Fault::Split(0)));
+    let mut found = b.since(&seats, &keys, seq, b.deadline()).await.unwrap();
+    found.sort_unstable_by_key(|(_, version)| version.revision);
+    let found: Vec<u64> = found.into_iter().map(|(_, version)| version.revision).collect();
+    assert_eq!(found, [&revisions[..3], &revisions[4..12]].concat());
+    faulty.choose(every(Verb::Copy, Fault::Split(0)));
+    let short = b.since(&seats, &keys, seq, b.deadline()).await.unwrap_err();
+    assert!(matches!(short.cause, Cause::Garbage(_)), "{short}");
+}
+
 /// A pass that the broker has stopped feeding is ended five seconds after the later of the index's answer and the last
 /// delivery, and the rest is read.
 pub async fn a_silent_pass_is_ended_and_the_rest_is_read<S: Store>(t: Fixture<S>) {

@@ -55,10 +55,13 @@ impl Brokers {
         let env = Env::system();
         let cluster = Cluster::start(settings, env.clone()).await.expect("the brokers start");
         let connected = async |access: &Access| {
-            let options = access.connect_options().await.expect("credentials");
-            // The test goes on asking when the member that it is connected to is frozen.
-            let options = options.ping_interval(Duration::from_millis(250)).connection_timeout(CONNECT_WITHIN);
-            options.connect(access.urls()).await.expect("connected")
+            eventually(&env, "the test's own connection", || async {
+                let options = access.connect_options().await.expect("credentials");
+                // The test goes on asking when the member that it is connected to is frozen.
+                let options = options.ping_interval(Duration::from_millis(250)).connection_timeout(CONNECT_WITHIN);
+                options.connect(access.urls()).await.ok()
+            })
+            .await
         };
         let (admin, system) = (connected(cluster.access()).await, connected(cluster.system_access()).await);
         Brokers { env, cluster, admin, system }

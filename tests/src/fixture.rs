@@ -1,5 +1,6 @@
 //! What a case stands on: a store, a prefix of its own, and a clock.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use engine::lease::{Claim, Config, Lease, Leases, Refusal, Terms};
 use engine::slots::Settings;
 use engine::store::listing::LIST_WITHIN;
 use engine::store::{Bucket, Certified, Listing, Store, Watch};
+use futures_util::FutureExt;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
 
 /// How long a condition may take to come true before a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,6 +35,39 @@ pub struct Fixture<S> {
 }
 
 impl<S: Store> Fixture<S> {
+    /// Whether a member may be a moment behind what was just written. A listing by the leader's word has every name, and may
+    /// have such a member's values.
+    pub fn lags(&self) -> bool {
+        !self.leaps && self.replicas > 1
+    }
+
+    /// What a listing answers: the first answer, or where a member may be behind, the first that is `good`; and the last when
+    /// none is.
+    pub async fn listed<T, F>(&self, mut list: impl FnMut() -> F, good: impl Fn(&T) -> bool) -> T
+    where
+        F: Future<Output = T>,
+    {
+        let until = self.env.now() + PATIENCE;
+        loop {
+            let told = list().await;
+            if good(&told) || !self.lags() || self.env.now() >= until {
+                return told;
+            }
+            self.env.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Expects a listing to be this one: at once, or where a member may be behind, once none is.
+    pub async fn lists<T, W, F>(&self, want: W, list: impl FnMut() -> F)
+    where
+        T: Debug + PartialEq<W>,
+        W: Debug,
+        F: Future<Output = T>,
+    {
+        let told = self.listed(list, |told| *told == want).await;
+        assert_eq!(told, want);
+    }
+
     /// The configuration of this case's leases.
     pub fn config(&self) -> Config {
         Config { prefix: self.prefix.clone(), replicas: self.replicas, ..Config::default() }
@@ -79,6 +116,16 @@ where
         }
         assert!(env.now() < until, "not within {PATIENCE:?}: {what}");
         env.sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Does something between two steps of whoever is being tested, whatever runs it: what comes first does not depend on the
+/// machine. The twin answers at once.
+pub(crate) fn before_it_goes_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = Handle::current();
+    match runtime.runtime_flavor() {
+        RuntimeFlavor::CurrentThread => work.now_or_never().expect("answered at once"),
+        _ => block_in_place(|| runtime.block_on(work)),
     }
 }
 

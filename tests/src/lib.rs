@@ -15,6 +15,7 @@ mod rows;
 mod watched;
 
 pub use brokers::Brokers;
+pub(crate) use fixture::before_it_goes_on;
 pub use fixture::{Fixture, class, eventually, held, list, refused, resource, terms, watch};
 pub use links::Links;
 pub use watched::Watched;

@@ -374,7 +374,8 @@ pub async fn charges_that_wait_are_counted_together<S: Store>(t: Fixture<S>) {
 pub async fn a_seat_that_cannot_be_written_is_named_with_its_share<S: Store>(t: Fixture<S>) {
     let (store, b) = faulty(&t).await;
     let mut org = 0;
-    for (i, fault) in [Fault::DropRequest, Fault::Late(Duration::from_secs(1))].into_iter().enumerate() {
+    // It arrives when nobody goes on asking any more, which a charge does for 5 s at most.
+    for (i, fault) in [Fault::DropRequest, Fault::Late(Duration::from_secs(8))].into_iter().enumerate() {
         let handle = format!("s{i}");
         let at_seat = key(&seat(&handle));
         store.choose(move |call| match call.verb {

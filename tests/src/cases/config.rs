@@ -14,9 +14,10 @@ use engine::slots::config::{Activation, Activations, Payload, Target};
 use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::{Bucket, Expect, Put, Store, VALUE_BYTES_MAX, Write};
 use engine::tasks;
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
 
-use crate::{Fixture, eventually, held, terms};
+use crate::{Fixture, before_it_goes_on, eventually, held, terms};
 
 const FIRST: &str = "2026-01-02T03:04:06Z";
 
@@ -91,7 +92,13 @@ async fn stands<S: Store>(t: &Fixture<S>, want: &Target, bytes: &Bytes) {
     let a = activations(t).await;
     assert_eq!(a.target().await.unwrap().as_ref(), Some(want));
     assert_eq!(a.payload(&want.revision).await.unwrap(), Payload::Body(bytes.clone()));
-    assert_eq!(kept(&bucket(t).await).await.len(), 1, "only the current revision's body is kept");
+    keeps(t, &bucket(t).await, 1).await;
+}
+
+/// So many bodies are kept: only the current revision's, when nothing is under way. What is erased has its time, and a purge
+/// may be carried out after that.
+async fn keeps<S: Store>(t: &Fixture<S>, bucket: &S::Bucket, want: usize) {
+    eventually(&t.env, "so many bodies are kept", || async { (kept(bucket).await.len() == want).then_some(()) }).await;
 }
 
 /// Nothing is current at first; an activation makes a revision current, with its body, and the one before is not kept.
@@ -375,23 +382,31 @@ pub async fn an_activation_without_an_answer_may_land_and_has_its_body<S: Store>
 /// A pointer that lands late finds its body there; and one that was overtaken does not land, and leaves nothing.
 pub async fn a_late_pointer_has_its_body_or_does_not_land<S: Store>(t: Fixture<S>) {
     let faulty = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
-    let f = on(&t, &faulty).await;
-    let landed = async || {
-        eventually(&t.env, "the late write arrives", || async { (faulty.late_writes() == 0).then_some(()) }).await;
-    };
+    let (f, a) = (on(&t, &faulty).await, Arc::new(activations(&t).await));
     for overtaken in [false, true] {
         let first = activated(&f, &proposal("cfg-1")).await;
-        faulty.choose(befalls(Verb::Put, "pointer", Fault::Late(Duration::from_millis(200))));
+        let third = Arc::new(Mutex::new(None));
+        let (meanwhile, over, stands_yet) = (a.clone(), third.clone(), first.clone());
+        faulty.choose(move |call| {
+            if call.verb != Verb::Put || !call.about.starts_with("pointer") {
+                return Fault::None;
+            }
+            before_it_goes_on(async {
+                assert_eq!(meanwhile.target().await.unwrap().as_ref(), Some(&stands_yet), "not yet");
+                assert_eq!(meanwhile.payload("cfg-1").await.unwrap(), Payload::Body(body("cfg-1")));
+                if overtaken {
+                    *over.lock() = Some(activated(&meanwhile, &expecting("cfg-3", "cfg-1")).await);
+                }
+            });
+            Fault::Late(Duration::ZERO)
+        });
         assert_eq!(unknown(activate(&f, &proposal("cfg-2")).await).landing, Landing::InFlight);
         faulty.choose(|_| Fault::None);
-        assert_eq!(f.target().await.unwrap().as_ref(), Some(&first), "not yet");
-        assert_eq!(f.payload("cfg-1").await.unwrap(), Payload::Body(body("cfg-1")));
-        if overtaken {
-            let third = activated(&f, &expecting("cfg-3", "cfg-1")).await;
-            landed().await;
+        eventually(&t.env, "the late write arrives", || async { (faulty.late_writes() == 0).then_some(()) }).await;
+        let third = third.lock().take();
+        if let Some(third) = third {
             stands(&t, &third, &body("cfg-3")).await;
         } else {
-            landed().await;
             let target = f.target().await.unwrap().expect("a pointer");
             assert!(target.revision == "cfg-2" && target.epoch > first.epoch, "{target:?}");
             assert_eq!(f.payload("cfg-2").await.unwrap(), Payload::Body(body("cfg-2")));
@@ -420,15 +435,20 @@ pub async fn what_is_not_erased_is_left_to_the_next<S: Store>(t: Fixture<S>) {
     // An attempt under way has written its body after the pointer that it is going to replace, and keeps it, although the
     // erasing comes after that.
     let before = f.target().await.unwrap().expect("a pointer").epoch;
-    faulty.choose(befalls(Verb::Index, "", Fault::Delay(Duration::from_millis(500))));
-    let under_way = body_key("cfg-2", "f").unwrap();
-    let (target, ()) = join(activated(&f, &proposal("cfg-1")), async {
-        let moved = async || b.get(&pointer_key()).await.unwrap().filter(|version| version.revision > before);
-        eventually(&t.env, "the pointer moves", moved).await;
-        stored(&b, &under_way, Write::Value(body("cfg-2"))).await;
-    })
-    .await;
-    assert_eq!(kept(&b).await.len(), 2, "what went before is gone");
+    let below = b.clone();
+    faulty.choose(move |call| {
+        if call.verb == Verb::Index {
+            before_it_goes_on(async {
+                let moved = below.get(&pointer_key()).await.unwrap().expect("a pointer").revision;
+                assert!(moved > before, "the pointer moves first");
+                stored(&below, &body_key("cfg-2", "f").unwrap(), Write::Value(body("cfg-2"))).await;
+            });
+        }
+        Fault::None
+    });
+    let target = activated(&f, &proposal("cfg-1")).await;
+    // What went before is gone.
+    keeps(&t, &b, 2).await;
     faulty.choose(|_| Fault::None);
     let pointer = b.get(&pointer_key()).await.unwrap().unwrap();
     assert_eq!(pointer.revision, target.epoch);

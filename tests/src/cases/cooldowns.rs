@@ -49,18 +49,19 @@ pub async fn the_later_instant_stays<S: Store>(t: Fixture<S>) {
     store.take();
     assert_eq!(c.cool(&fast, at(60)).await.unwrap(), Cool::Cooled);
     assert_eq!(store.take(), Calls { put: 1, ..Calls::default() });
-    assert_eq!(peer.since(at(0)).await.unwrap(), [cooling(&fast, 60)]);
+    t.lists([cooling(&fast, 60)], || async { peer.since(at(0)).await.unwrap() }).await;
     assert_eq!(c.cool(&fast, at(3600)).await.unwrap(), Cool::Cooled, "it is extended");
     for earlier in [0, 60, 3599, 3600] {
         assert_eq!(c.cool(&fast, at(earlier)).await.unwrap(), Cool::Already(at(3600)), "{earlier}");
     }
-    assert_eq!(peer.since(at(3599)).await.unwrap(), [cooling(&fast, 3600)]);
-    assert_eq!(peer.since(at(3600)).await.unwrap(), [], "it may be tried again");
+    t.lists([cooling(&fast, 3600)], || async { peer.since(at(3599)).await.unwrap() }).await;
+    // It may be tried again.
+    t.lists([], || async { peer.since(at(3600)).await.unwrap() }).await;
     // A vendor's word becomes the longest instant that the bucket keeps.
     let asked = retry_after(Some("999999999"), at(0));
     assert_eq!(c.cool(&fast, asked).await.unwrap(), Cool::Cooled);
     let day = SignedDuration::try_from(CAP).unwrap().as_secs();
-    assert_eq!(peer.since(at(day - 1)).await.unwrap(), [cooling(&fast, day)]);
+    t.lists([cooling(&fast, day)], || async { peer.since(at(day - 1)).await.unwrap() }).await;
     assert!(bucket(&t, &COOLDOWNS).await.age().is_some_and(|age| age >= CAP), "it is kept that long");
 }
 
@@ -93,10 +94,18 @@ pub async fn of_many_instants_the_latest_stays<S: Store>(t: Fixture<S>) {
     for round in 0..5 {
         let fast = credential("fast", &format!("sk-{round}"));
         let told = join_all((0..16).map(|nth| nodes[nth % 2].cool(&fast, at(60 + nth as i64)))).await;
-        assert!(told.iter().all(Result::is_ok), "{told:?}");
-        assert!(matches!(told[15], Ok(Cool::Cooled)), "{told:?}");
-        let stands = nodes[0].since(at(74)).await.unwrap();
-        assert_eq!(stands, [cooling(&fast, 75)], "round {round}");
+        assert!(matches!(told[15], Ok(Cool::Cooled) | Err(_)), "{told:?}");
+        for (nth, told) in told.into_iter().enumerate() {
+            // One that was not heard in the time that it may take, on a busy machine, is said again.
+            if told.is_err() && !t.leaps {
+                assert_eq!(unknown(told).cause, Cause::Timeout);
+                eventually(&t.env, "it is heard", || async { nodes[0].cool(&fast, at(60 + nth as i64)).await.ok() })
+                    .await;
+            } else {
+                told.expect("a definite answer");
+            }
+        }
+        t.lists([cooling(&fast, 75)], || async { nodes[0].since(at(74)).await.unwrap() }).await;
         // Over, so that the next round begins with nothing that cools.
         let b = bucket(&t, &COOLDOWNS).await;
         assert!(matches!(b.put(fast.key(), Write::Removal, Expect::Any).await.unwrap(), Put::Stored(_)));
@@ -113,10 +122,10 @@ pub async fn what_says_nothing_is_left_out<S: Store>(t: Fixture<S>) {
     for foreign in ["node.n1", "fast", "fast=7Cnohint"] {
         stored(&b, &raw_key(foreign), r#"{"until":"2026-01-02T04:04:05Z"}"#).await;
     }
-    assert_eq!(c.since(at(30)).await.unwrap(), [cooling(&fast, 60)]);
+    t.lists([cooling(&fast, 60)], || async { c.since(at(30)).await.unwrap() }).await;
     // What cannot be read keeps nobody from being told.
     assert_eq!(c.cool(&broken, at(45)).await.unwrap(), Cool::Cooled);
-    assert_eq!(c.since(at(30)).await.unwrap(), [cooling(&broken, 45), cooling(&fast, 60)]);
+    t.lists([cooling(&broken, 45), cooling(&fast, 60)], || async { c.since(at(30)).await.unwrap() }).await;
     stored(&b, broken.key(), r#"{"by":{"node":1},"until":"2026-01-02T03:05:00Z"}"#).await;
     assert_eq!(c.cool(&broken, at(50)).await.unwrap(), Cool::Already(at(55)), "a newer build's says more");
 }
@@ -146,8 +155,11 @@ pub async fn a_word_is_told_to_the_end_and_in_time<S: Store>(t: Fixture<S>) {
     let slow = |wait| failing_at(&t, Verb::Put, Fault::Delay(wait));
     let fast = credential("fast", "sk-1");
     let f = cooldowns_on(&t, &slow(Duration::from_millis(50))).await;
-    assert!(f.cool(&fast, at(60)).now_or_never().is_none(), "it is given up at once");
-    let told = eventually(&t.env, "the others are told", || async { c.since(at(0)).await.ok()?.pop() }).await;
+    let told = eventually(&t.env, "the others are told", || async {
+        assert!(f.cool(&fast, at(60)).now_or_never().is_none(), "it is given up at once");
+        c.since(at(0)).await.ok()?.pop()
+    })
+    .await;
     assert_eq!(told, cooling(&fast, 60));
     let f = cooldowns_on(&t, &slow(Duration::from_secs(3600))).await;
     let late = unknown(f.cool(&fast, at(90)).await);
@@ -169,7 +181,7 @@ pub async fn the_past_shortens_no_cooldown<S: Store>(t: Fixture<S>) {
     let fast = credential("fast", "sk-1");
     for until in [60, 120] {
         assert_eq!(c.cool(&fast, at(until)).await.unwrap(), Cool::Cooled);
-        assert_eq!(c.since(at(0)).await.unwrap(), [cooling(&fast, until)]);
+        t.lists([cooling(&fast, until)], || async { c.since(at(0)).await.unwrap() }).await;
     }
     for reads in 1..4 {
         behind.store(reads, Ordering::Relaxed);
@@ -177,6 +189,7 @@ pub async fn the_past_shortens_no_cooldown<S: Store>(t: Fixture<S>) {
     }
     behind.store(1, Ordering::Relaxed);
     assert_eq!(c.since(at(0)).await.unwrap(), [cooling(&fast, 60)], "an older row, which extends nothing");
-    assert_eq!(c.since(at(0)).await.unwrap(), [cooling(&fast, 120)], "and the next reading has it");
-    assert_eq!(peer.since(at(60)).await.unwrap(), [cooling(&fast, 120)]);
+    // And the next reading has it.
+    t.lists([cooling(&fast, 120)], || async { c.since(at(0)).await.unwrap() }).await;
+    t.lists([cooling(&fast, 120)], || async { peer.since(at(60)).await.unwrap() }).await;
 }

@@ -31,7 +31,8 @@ fn revisions(listing: &Listing) -> BTreeMap<Key, u64> {
 }
 
 /// Lists until a drain answered, and holds every answer against what it must be; answers what that one asked.
-async fn by_a_drain<B: Bucket>(
+async fn by_a_drain<S: Store, B: Bucket>(
+    t: &Fixture<S>,
     b: &B,
     asked: impl Fn() -> Calls,
     certified: &Certified,
@@ -41,9 +42,13 @@ async fn by_a_drain<B: Bucket>(
         asked();
         let listing = seats(b, certified).await.expect("nothing is failing");
         let calls = asked();
-        assert_eq!(revisions(&listing), *want, "{certified:?} {calls:?}");
+        let drained = calls.drain > 0 && calls.index + calls.copy == 0;
         assert!(listing.entries.windows(2).all(|two| two[0].0 < two[1].0), "in order, each once");
-        if calls.drain > 0 && calls.index + calls.copy == 0 {
+        // What is certified by the leader's index alone may have a value of a member that is behind.
+        if drained || *certified != Certified::Leader || !t.lags() {
+            assert_eq!(revisions(&listing), *want, "{certified:?} {calls:?}");
+        }
+        if drained {
             return calls;
         }
     }
@@ -62,14 +67,14 @@ pub async fn a_large_class_is_listed_again_without_an_index<S: Store>(t: Fixture
     assert_eq!((calls.index, calls.drain, calls.standing), (1, 0, 0), "nobody knew how large it is: {calls:?}");
     assert_eq!(revisions(&first), want);
     for round in 0..3 {
-        let leader = by_a_drain(&b, || counting.take(), &Certified::Leader, &want).await;
+        let leader = by_a_drain(&t, &b, || counting.take(), &Certified::Leader, &want).await;
         assert_eq!(leader, Calls { drain: 1, standing: 1, ..Calls::default() });
         let beside = Certified::Quorum(barrier(&b).await);
-        let quorum = by_a_drain(&b, || counting.take(), &beside, &want).await;
+        let quorum = by_a_drain(&t, &b, || counting.take(), &beside, &want).await;
         assert_eq!(quorum, Calls { drain: 1, ..Calls::default() });
         let inside = barrier_at(&b, &all[7]).await;
         want.insert(inside.key.clone(), inside.revision);
-        by_a_drain(&b, || counting.take(), &Certified::Quorum(inside), &want).await;
+        by_a_drain(&t, &b, || counting.take(), &Certified::Quorum(inside), &want).await;
 
         stored(&b, &format!("node:n{round}"), value("v"), Expect::Any).await;
         want.insert(key(&all[round]), stored(&b, &all[round], value("again"), Expect::Any).await);
@@ -91,7 +96,7 @@ pub async fn a_large_class_is_listed_again_without_an_index<S: Store>(t: Fixture
     let newest = stored(&b, "node:last", Write::Removal, Expect::Any).await;
     assert_eq!(b.purge(&key("node:last"), newest).await.unwrap(), 1);
     counting.take();
-    assert_eq!(revisions(&seats(&b, &Certified::Leader).await.unwrap()), want);
+    t.lists(want, || async { revisions(&seats(&b, &Certified::Leader).await.unwrap()) }).await;
     assert!(counting.take().index > 0);
 }
 
@@ -158,17 +163,19 @@ pub async fn a_large_class_under_rewrites_is_never_short<S: Store>(t: Fixture<S>
     }
     drop(rewriting);
     println!("of 120 listings, {drained} by a drain, {unknown} unknown");
-    assert!(unknown <= 6, "{unknown}");
+    assert!(unknown < 30, "most of the 60 that a barrier proves are answered: {unknown}");
 }
 
 /// A member behind, one that cannot read what it has, and every way to come to nothing.
 pub async fn a_drain_that_proves_nothing_is_followed_by_what_does<S: Store>(t: Fixture<S>) {
-    let faulty = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
+    let counting = Counting::new(t.store.clone());
+    let faulty = Faulty::new(counting.clone(), t.env.clone(), |_| Fault::None);
     let b = bucket_through(&t, &faulty, None).await;
     let all = seat_names(LARGE);
     let want: BTreeMap<Key, u64> = all.iter().map(|name| key(name)).zip(fill(&b, &all).await).collect();
     let drains = Arc::new(AtomicU64::new(0));
-    let within = Duration::from_secs(4);
+    // A drain is tried where the last listing took no more than a quarter of that.
+    let within = Duration::from_secs(20);
     let list = async |certified: &Certified| {
         let listed = b.list(&class("seat").filter(), certified, b.env().now() + within).await;
         assert_eq!(revisions(&listed.expect("there is time left")), want);
@@ -196,7 +203,8 @@ pub async fn a_drain_that_proves_nothing_is_followed_by_what_does<S: Store>(t: F
         }
         assert_eq!(drains.load(Ordering::SeqCst), 0, "{fault:?}: for some time none is tried");
         faulty.choose(|_| Fault::None);
-        list(&Certified::Leader).await;
+        // One that is believed, and so the next listing tries one as well.
+        by_a_drain(&t, &b, || counting.take(), &Certified::Leader, &want).await;
     }
     // One that delivers everything twice is as good as one that does not.
     let counted = drains.clone();

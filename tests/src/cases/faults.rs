@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use engine::tasks;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 
-use crate::{Fixture, class, eventually, held, resource, terms};
+use crate::{Fixture, before_it_goes_on, class, eventually, held, resource, terms};
 
 /// Leases over a store that does what `choose` says, beside leases over the store itself.
 async fn pair<S: Store>(
@@ -362,20 +363,13 @@ pub async fn a_lost_race_is_not_told_from_the_past<S: Store>(t: Fixture<S>) {
         writes += usize::from(call.verb == Verb::Put);
         reads +=
             usize::from(call.verb == Verb::Read && call.about.starts_with("seat") && call.bucket.ends_with("leases"));
-        match call.verb {
+        if call.verb == Verb::Put && writes == 1 {
             // The rival is there first.
-            Verb::Put if writes == 1 => Fault::Delay(Duration::from_millis(300)),
-            Verb::Read if reads == 2 => Fault::Stale,
-            _ => Fault::None,
+            before_it_goes_on(held(&direct, &terms(&direct, name, "n2:1")));
         }
+        if call.verb == Verb::Read && reads == 2 { Fault::Stale } else { Fault::None }
     });
-    let ask = terms(&leases, name, "n1:1");
-    let rival = async {
-        t.env.sleep(Duration::from_millis(50)).await;
-        held(&direct, &terms(&direct, name, "n2:1")).await
-    };
-    let (answer, _rival) = futures_util::future::join(leases.claim(&ask), rival).await;
-    let error = answer.expect_err("the former holder's record is no answer");
+    let error = leases.claim(&terms(&leases, name, "n1:1")).await.expect_err("the former holder's record is no answer");
     assert!(matches!(error.unknown().expect("unknown").cause, Cause::Stale { .. }), "{error}");
 }
 
@@ -409,26 +403,29 @@ pub async fn a_give_back_touches_no_other_owners_lease<S: Store>(t: Fixture<S>) 
         (faulty.clone(), Leases::open(env, &faulty, &t.config()).await.expect("the buckets open"))
     };
     let ((faulty, one), (_, other)) = (open().await, open().await);
-    let (given_back, mut done) = tokio::sync::watch::channel(false);
+    let granted = Arc::new(Mutex::new(None));
+    let (peer, grants, looked) = (other.clone(), granted.clone(), Arc::new(AtomicBool::new(false)));
+    let (in_use, looks) = (Arc::downgrade(&grants), looked.clone());
     let mut writes = 0;
     faulty.choose(move |call| {
         writes += usize::from(call.verb == Verb::Put);
         match call.verb {
-            Verb::Put if writes == 1 => Fault::DropRequest,
-            Verb::Put if writes == 2 => Fault::Delay(Duration::from_millis(300)),
-            // The give-back has looked at what stands there.
-            Verb::Read if writes == 2 => {
-                given_back.send_replace(true);
-                Fault::None
+            Verb::Put if writes == 1 => return Fault::DropRequest,
+            // The peer is there before the give-back.
+            Verb::Put if writes == 2 => {
+                *grants.lock() = Some(before_it_goes_on(held(&peer, &terms(&peer, "seat:a", "n2:1"))));
             }
-            _ => Fault::None,
+            // It looks at what stands there.
+            Verb::Read if writes == 2 => looks.store(true, Ordering::Relaxed),
+            _ => {}
         }
+        Fault::None
     });
     one.claim(&terms(&one, "seat:a", "n1:1")).await.unwrap_err();
-    let mut lease = held(&other, &terms(&other, "seat:a", "n2:1")).await;
-    done.wait_for(|done| *done).await.expect("the give-back looks");
-    // Its release, had it one to make, would come before this.
-    t.env.sleep(Duration::from_millis(100)).await;
+    drop((one, faulty));
+    eventually(&t.env, "the give-back is over", || async { (in_use.strong_count() == 1).then_some(()) }).await;
+    assert!(looked.load(Ordering::Relaxed), "its release was refused");
+    let mut lease = granted.lock().take().expect("the peer was granted");
     assert_eq!(other.renew(&mut lease).await.unwrap(), Renew::Extended);
 }
 
@@ -436,24 +433,25 @@ pub async fn a_give_back_touches_no_other_owners_lease<S: Store>(t: Fixture<S>) 
 /// back of what the other was granted.
 pub async fn a_give_back_spares_what_a_sibling_was_granted<S: Store>(t: Fixture<S>) {
     let (faulty, leases, direct) = pair(&t, |_| Fault::None).await;
+    let ask = terms(&leases, "seat:a", "n1:1");
+    let granted = Arc::new(Mutex::new(None));
+    let (sibling, asks, grants) = (direct.clone(), ask.clone(), granted.clone());
+    let in_use = Arc::downgrade(&grants);
     let mut writes = 0;
     faulty.choose(move |call| {
         writes += usize::from(call.verb == Verb::Put);
-        match call.verb {
-            Verb::Put if writes == 1 => Fault::Delay(Duration::from_millis(300)),
-            Verb::Put if writes == 2 => Fault::DropReply,
-            _ => Fault::None,
+        match (call.verb, writes) {
+            // The sibling is there first.
+            (Verb::Put, 1) => *grants.lock() = Some(before_it_goes_on(held(&sibling, &asks))),
+            (Verb::Put, 2) => return Fault::DropReply,
+            _ => {}
         }
+        Fault::None
     });
-    let ask = terms(&leases, "seat:a", "n1:1");
-    let sibling = async {
-        t.env.sleep(Duration::from_millis(50)).await;
-        held(&direct, &ask).await
-    };
-    let (answer, mut granted) = futures_util::future::join(leases.claim(&ask), sibling).await;
-    let error = answer.expect_err("the answer was lost");
+    let error = leases.claim(&ask).await.expect_err("the answer was lost");
     assert_eq!(error.unknown().expect("unknown").landing, Landing::InFlight);
-    // A give-back, had it anything to release, would do it before this.
-    t.env.sleep(Duration::from_millis(100)).await;
+    drop((leases, faulty));
+    eventually(&t.env, "no give-back is under way", || async { (in_use.strong_count() == 1).then_some(()) }).await;
+    let mut granted = granted.lock().take().expect("the sibling was granted");
     assert_eq!(direct.renew(&mut granted).await.unwrap(), Renew::Extended);
 }

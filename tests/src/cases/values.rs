@@ -21,10 +21,11 @@ use coordproto::record::status::{ApplyStatus, StatusRecord};
 use coordproto::record::{claim, ledger, rate};
 use coordproto::slot::{
     CHANNELS, CLAIMS, CONFIG, COOLDOWNS, CUSTODY, DUTIES, EPOCHS, FIRES, FOLLOWS, INTEGRATIONS, LEASES, LEDGER,
-    MAILBOXES, OBJECTS, POSITIONS, RATE, REBASES, SANDBOX_RUNS, SECRETS, STATUS, Slot,
+    MAILBOXES, OBJECTS, POSITIONS, RATE, REBASES, Retention, SANDBOX_RUNS, SECRETS, STATUS, Slot,
 };
 use engine::jetstream::Meter;
 use engine::lease::{Leases, Renew, Terms};
+use engine::slots::Settings;
 use engine::slots::channels::Channels;
 use engine::slots::claims::{Delivery, DeliveryClaims};
 use engine::slots::config::Activations;
@@ -366,7 +367,9 @@ pub async fn names_of_one_segment_are_kept_to_the_byte<S: Store>(t: Fixture<S>) 
         "🙂",
     ];
     let (store, settings) = (&t.store, t.settings());
-    let valve = RateValve::open(store, &settings).await.unwrap();
+    // No count ages away before it is looked at again, however slow the machine.
+    let retention = Retention { rate_window: 60 * SECOND, ..settings.retention };
+    let valve = RateValve::open(store, &Settings { retention, ..settings.clone() }).await.unwrap();
     let fires = Fires::open(store, &settings).await.unwrap();
     let rebases = Rebases::open(store, &settings).await.unwrap();
     let custody = Custody::open(store, &settings).await.unwrap();

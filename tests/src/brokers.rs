@@ -40,13 +40,13 @@ pub struct Brokers {
 impl Brokers {
     /// Starts that many members and waits until they serve.
     pub async fn start(members: u8) -> Brokers {
-        Brokers::start_with(Settings::new(members)).await
+        Brokers::start_with(Settings { ready_within: SERVE_WITHIN, ..Settings::new(members) }).await
     }
 
     /// Starts that many members whose links to each other can be cut, and waits until they serve.
     pub async fn start_with_links(members: u8) -> (Brokers, Links) {
         let links = Links::new();
-        let settings = Settings { routes: links.routes(), ..Settings::new(members) };
+        let settings = Settings { routes: links.routes(), ready_within: SERVE_WITHIN, ..Settings::new(members) };
         (Brokers::start_with(settings).await, links)
     }
 

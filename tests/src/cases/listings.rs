@@ -320,7 +320,9 @@ pub async fn a_renewal_carries_a_listing_of_the_leases<S: Store>(t: Fixture<S>) 
     // A lease of another bucket proves nothing about this one, and the listing pays for a barrier that does.
     let views = leases.list(&class("worker"), &Certified::Quorum(leases.barrier(&node))).await.unwrap();
     assert_eq!(views.iter().map(|view| view.resource.name()).collect::<Vec<_>>(), ["worker:a"]);
-    assert_eq!(counting.take().put, 1);
+    let barriers = counting.take().put;
+    // One whose acknowledgement takes long is written again.
+    assert!(if t.leaps { barriers == 1 } else { barriers >= 1 }, "{barriers}");
 }
 
 /// What another writes at once with a listing is not what a listing is refused for.

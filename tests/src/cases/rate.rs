@@ -22,8 +22,11 @@ use crate::{Fixture, eventually};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// A window after which a count is forgotten long after any case, however slow the machine.
+const MINUTE: Duration = Duration::from_secs(60);
+
 async fn valve<S: Store>(t: &Fixture<S>) -> RateValve<S> {
-    valve_on(t, &t.store, SECOND).await
+    valve_on(t, &t.store, MINUTE).await
 }
 
 /// A valve of a node that is configured with this window.
@@ -48,7 +51,7 @@ async fn taken<S: Store>(valve: &RateValve<S>, bucket: &str, limit: u32, now: &s
 /// As many are let through as the limit says, each for a read and a write; the next is refused for a read alone.
 pub async fn a_window_lets_through_its_limit<S: Store>(t: Fixture<S>) {
     let store = Counting::new(t.store.clone());
-    let v = valve_on(&t, &store, SECOND).await;
+    let v = valve_on(&t, &store, MINUTE).await;
     for nth in 0..3 {
         store.take();
         taken(&v, "alpha", 3, "2026-01-02T03:04:05.1Z", 1).await;
@@ -93,7 +96,7 @@ pub async fn takes_at_once_never_exceed_the_limit<S: Store>(t: Fixture<S>) {
 /// Nothing is let through at a limit of nothing, and none in a window of no length; the store has no say in it.
 pub async fn a_valve_of_nothing_is_closed<S: Store>(t: Fixture<S>) {
     let (store, asked) = counted(&t);
-    let v = valve_on(&t, &store, SECOND).await;
+    let v = valve_on(&t, &store, MINUTE).await;
     for (limit, window) in [(0, SECOND), (5, Duration::ZERO), (0, Duration::ZERO)] {
         assert_eq!(v.allow("alpha", limit, window, at("2026-01-02T03:04:05Z")).await.unwrap(), Take::Refused);
     }
@@ -136,11 +139,11 @@ pub async fn a_valve_without_an_answer_is_closed<S: Store>(t: Fixture<S>) {
     let now = "2026-01-02T03:04:05Z";
     for (fault, counts) in [(Fault::DropRequest, false), (Fault::DropReply, true)] {
         let name = format!("{fault:?}");
-        let f = valve_on(&t, &failing(&t, fault), SECOND).await;
+        let f = valve_on(&t, &failing(&t, fault), MINUTE).await;
         assert_unknown(f.allow(&name, 1, SECOND, at(now)).await, "allow", Landing::Settled);
         assert_eq!(f.allow(&name, 1, SECOND, at(now)).await.fails_closed().unwrap(), Take::Refused);
         let store = failing_at(&t, Verb::Put, fault);
-        let f = valve_on(&t, &store, SECOND).await;
+        let f = valve_on(&t, &store, MINUTE).await;
         assert_unknown(f.allow(&name, 1, SECOND, at(now)).await, "allow", Landing::InFlight);
         let want = if counts { Take::Refused } else { Take::Allowed };
         assert_eq!(v.allow(&name, 1, SECOND, at(now)).await.fails_closed().unwrap(), want, "{fault:?}");
@@ -171,7 +174,7 @@ pub async fn the_past_lets_nothing_through<S: Store>(t: Fixture<S>) {
         let stale = call.verb == Verb::Read && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
         if stale { Fault::Stale } else { Fault::None }
     });
-    let f = valve_on(&t, &store, SECOND).await;
+    let f = valve_on(&t, &store, MINUTE).await;
     let now = "2026-01-02T03:04:05Z";
     taken(&f, "alpha", 3, now, 3).await;
     assert_eq!(f.allow("alpha", 3, SECOND, at(now)).await.unwrap(), Take::Refused);
@@ -187,7 +190,7 @@ pub async fn the_past_lets_nothing_through<S: Store>(t: Fixture<S>) {
 
 /// However often a window was counted, its record goes with the bucket's age.
 pub async fn a_counted_window_ages_away<S: Store>(t: Fixture<S>) {
-    let v = valve(&t).await;
+    let v = valve_on(&t, &t.store, SECOND).await;
     let b = bucket(&t, &RATE).await;
     let now = "2026-01-02T03:04:05Z";
     taken(&v, "alpha", 9, now, 4).await;

@@ -104,7 +104,7 @@ fn faulty<S: Store>(t: &Fixture<S>) -> Faulty<S> {
 /// A marker goes once it is as old as asked for, on the broker's clock, and none goes before.
 pub async fn a_marker_goes_when_it_is_old_enough<S: Store>(t: Fixture<S>) {
     let b = open(&t, &t.store, &LOCAL).await;
-    let retention = Duration::from_millis(500);
+    let retention = Duration::from_secs(2);
     let old = removed(&b, ["seat:old"]).await;
     assert_eq!(swept(&b, Duration::from_secs(3600)).await.found, 0, "an hour has not passed");
     let young = key("seat:young");
@@ -240,7 +240,7 @@ pub async fn a_sweep_out_of_time_tells_what_is_left<S: Store>(t: Fixture<S>) {
     let keys = removed(&b, (0..40).map(|i| format!("seat:s{i:02}"))).await;
     store.choose(|call| if call.verb == Verb::Purge { Fault::Delay(2 * WITHIN) } else { Fault::None });
     eventually(&t.env, "a sweep of which the pass sees all", || async {
-        let swept = sweep(&b, Duration::ZERO, t.env.now() + Duration::from_secs(2)).await.expect("a sweep");
+        let swept = sweep(&b, Duration::ZERO, t.env.now() + Duration::from_secs(2)).await.ok()?;
         assert_eq!((swept.removed, swept.failed), (0, swept.found));
         (swept.found == 40 && swept.trouble.expect("it is told").cause == Cause::Timeout).then_some(())
     })

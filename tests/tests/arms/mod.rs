@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use coordproto::api::requests::Storage;
 use engine::broker::{Cluster, Settings};
@@ -11,9 +12,12 @@ use engine::env::Env;
 use engine::jetstream::{Jetstream, Options};
 use engine::store::memory::Memory;
 use engine::store::nats::Nats;
-use tests::Fixture;
+use tests::{Fixture, eventually};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::OnceCell;
+
+/// How long the brokers may take until they serve and are connected to.
+const WITHIN: Duration = Duration::from_secs(60);
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 static ONE: OnceCell<Arm> = OnceCell::const_new();
@@ -31,20 +35,25 @@ struct Arm {
 impl Arm {
     async fn start(members: u8) -> Arm {
         let env = Env::system();
-        let cluster = Cluster::start(Settings::new(members), env.clone()).await.expect("the brokers start");
+        let settings = Settings { ready_within: WITHIN, ..Settings::new(members) };
+        let cluster = Cluster::start(settings, env.clone()).await.expect("the brokers start");
         let access = cluster.access();
         let base = async || access.connect_options().await.expect("credentials");
-        let jetstream = Jetstream::connect(env, access.urls(), base().await, Options::named("contract"));
-        let jetstream = jetstream.await.expect("connected");
-        let admin = base().await.connect(access.urls()).await.expect("connected");
+        let options = Options { connect_within: WITHIN, ..Options::named("contract") };
+        let jetstream = Jetstream::connect(env.clone(), access.urls(), base().await, options).await.expect("connected");
+        let admin =
+            eventually(&env, "the arm's own connection", || async { base().await.connect(access.urls()).await.ok() })
+                .await;
         Arm { _cluster: cluster, admin, jetstream }
     }
 
-    async fn buckets(&self) -> Vec<String> {
-        let reply = self.admin.request("$JS.API.STREAM.NAMES", "".into()).await.expect("the streams are listed");
+    /// The buckets that there are; none when nobody says.
+    async fn buckets(&self) -> Option<Vec<String>> {
+        let reply = self.admin.request("$JS.API.STREAM.NAMES", "".into()).await.ok()?;
         let names: serde_json::Value = serde_json::from_slice(&reply.payload).expect("JSON");
-        let names = names["streams"].as_array().into_iter().flatten().filter_map(|name| name.as_str());
-        names.filter_map(|name| name.strip_prefix("KV_")).map(str::to_owned).collect()
+        let names = names.get("error").is_none().then(|| names["streams"].as_array().into_iter().flatten())?;
+        let names = names.filter_map(|name| name.as_str()?.strip_prefix("KV_"));
+        Some(names.map(str::to_owned).collect())
     }
 }
 
@@ -75,8 +84,12 @@ fn on(arm: &'static OnceCell<Arm>, members: u8, case: &str, run: Case<Nats>) {
         let store = Nats::new(arm.jetstream.clone(), Storage::File);
         let env = arm.jetstream.env().clone();
         run(Fixture { env, store: store.clone(), prefix: case.to_owned(), replicas: members, leaps: false }).await;
-        for bucket in arm.buckets().await.iter().filter(|bucket| bucket.starts_with(&format!("{case}_"))) {
-            store.delete(bucket).await.expect("the bucket is deleted");
-        }
+        eventually(arm.jetstream.env(), "the case's buckets are deleted", || async {
+            for bucket in arm.buckets().await?.iter().filter(|bucket| bucket.starts_with(&format!("{case}_"))) {
+                store.delete(bucket).await.ok()?;
+            }
+            Some(())
+        })
+        .await;
     });
 }

@@ -103,7 +103,9 @@ pub async fn what_a_copy_lacks_is_nobodys_word<S: Store>(t: Fixture<S>) {
         let quorum = Certified::Quorum(barrier(&direct).await);
         faulty.choose(every(Verb::Copy, Fault::Split(0)));
         let short = seats(&b, &quorum).await.unwrap_err();
-        assert!(matches!(&short.cause, Cause::Garbage(what) if what.ends_with("that an index names and no copy holds")));
+        assert!(
+            matches!(&short.cause, Cause::Garbage(what) if what.ends_with("that an index names and no copy holds"))
+        );
         told(&short, &b);
     }
     // So it is of keys that are asked for by name, of which one is gone.

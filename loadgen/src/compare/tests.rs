@@ -181,9 +181,9 @@ fn a_run_that_came_to_nothing_fails() {
         assert_eq!((found.exit(), &found.only_advice), (Exit::Missed, &vec![]), "{what}: {}", found.render());
     }
     // Too short to compare a latency, and wrong.
-    let mut short = was.clone();
+    let mut short = was;
     short.measurements.ops.values_mut().for_each(|op| op.blocks.truncate(7));
-    assert_eq!(Comparison::of(&short, &short.clone()).exit(), Exit::Unavailable);
+    assert_eq!(Comparison::of(&short, &short).exit(), Exit::Unavailable);
     let wrong = Report { findings: Anomalies { double_holders: 1, ..Anomalies::default() }.into(), ..short.clone() };
     assert_eq!(Comparison::of(&short, &wrong).exit(), Exit::Missed);
 }

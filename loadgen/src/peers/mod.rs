@@ -3,7 +3,7 @@
 //!
 //! They have their turns at each piece of work, round after round, so that all were measured on the same machine under the same
 //! load, whatever else it had to do. What is reported are medians over the rounds and how far these are apart, and the layer's
-//! ratios to the others, round by round. Who begins is another in each round. Three brokers that a run starts itself and etcd's
+//! ratios to the others, round by round. Who begins is another in each round. The three brokers that a run starts itself and etcd's
 //! three members all keep three copies and sync every write before it is acknowledged, the brokers by `sync_interval: always`,
 //! etcd by its own nature; where other brokers promise something else, a report says so.
 //!

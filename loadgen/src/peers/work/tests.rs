@@ -65,7 +65,8 @@ async fn listings(answer: impl AsyncFn(&Work<Writes>) -> Result<Vec<Listed>, Fai
 
 #[tokio::test]
 async fn a_listing_that_lies_is_wrong_whatever_it_lies_about() {
-    let lies: [(fn(&mut Vec<Listed>), Wrongs); 5] = [
+    type Lie = fn(&mut Vec<Listed>);
+    let lies: [(Lie, Wrongs); 5] = [
         (|_| {}, Wrongs::default()),
         (|listed| drop(listed.pop()), Wrongs { short: 3, ..Wrongs::default() }),
         (|listed| listed.push(listed[2].clone()), Wrongs { double: 3, ..Wrongs::default() }),

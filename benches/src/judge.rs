@@ -104,20 +104,20 @@ pub struct Row {
     pub requests: u64,
 }
 
-/// The baseline's row of a benchmark: low, median, high, and the requests.
+/// The baseline's row of a benchmark: low, median, high, and the requests. One that is new has none.
 ///
 /// # Errors
-/// There is none, or it is no such row.
-pub fn row(name: &str, baseline: &Baseline) -> Result<Row, Wrong> {
+/// What is there is no such row.
+pub fn row(name: &str, baseline: &Baseline) -> Result<Option<Row>, Wrong> {
+    let Some(row) = baseline.of(name) else { return Ok(None) };
     let broken = |why: String| Wrong::Broken(format!("{name}: {why}"));
-    let row = baseline.of(name).ok_or_else(|| broken("not in the baseline: write it down".to_owned()))?;
     let &[low, mid, high, requests] = row else {
         return Err(broken(format!("the baseline has {} numbers of it, not {}", row.len(), TIMINGS.each)));
     };
     if !(low > 0.0 && low <= mid && mid <= high) {
         return Err(broken(format!("the baseline's interval is {low} to {high}")));
     }
-    Ok(Row { interval: Interval { low, mid, high }, requests: requests as u64 })
+    Ok(Some(Row { interval: Interval { low, mid, high }, requests: requests as u64 }))
 }
 
 /// What a benchmark that is not slower was seen by.
@@ -127,6 +127,8 @@ pub enum Sight {
     Sharp,
     /// Samples too far apart to tell that much: it has no verdict.
     Blind,
+    /// Samples that are held against nothing, since the baseline has no row of it: it has no verdict either.
+    New,
 }
 
 /// Judges one benchmark by its samples; requests are held to the unit. `noise` is by how many hundredths the limit is wider.
@@ -136,7 +138,7 @@ pub enum Sight {
 pub fn judge(sampled: &Sampled, baseline: &Baseline, noise: f64) -> Result<Sight, Wrong> {
     let Sampled { name, requests, samples } = sampled;
     let found = Interval::of(samples).map_err(|why| Wrong::Broken(format!("{name}: {why}")))?;
-    let row = row(name, baseline)?;
+    let Some(row) = row(name, baseline)? else { return Ok(Sight::New) };
     if *requests != row.requests {
         return Err(Wrong::Broken(format!("{name}: {requests} requests, and the baseline says {}", row.requests)));
     }
@@ -269,15 +271,25 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_broken_and_so_is_what_the_baseline_has_not() {
-        let baseline = baseline(vec![2.0; 9]);
+    fn what_was_not_measured_is_broken_whether_the_baseline_has_it_or_not() {
+        let (baseline, none) = (baseline(vec![2.0; 9]), Baseline::default());
         for bad in [vec![], vec![0.0; 9], vec![f64::NAN; 9], vec![2.0, f64::INFINITY], vec![-1.0]] {
-            let verdict = judge(&path(bad.clone()), &baseline, 0.0);
-            assert!(matches!(verdict, Err(Wrong::Broken(_))), "{bad:?}");
+            for baseline in [&baseline, &none] {
+                let verdict = judge(&path(bad.clone()), baseline, 0.0);
+                assert!(matches!(verdict, Err(Wrong::Broken(_))), "{bad:?}");
+            }
         }
-        let other = Sampled { name: "other".to_owned(), ..path(vec![2.0; 9]) };
-        let why = "other: not in the baseline: write it down";
-        assert_eq!(judge(&other, &baseline, 0.0), Err(Wrong::Broken(why.to_owned())));
+    }
+
+    #[test]
+    fn what_the_baseline_has_not_is_new_and_neither_broken_nor_fine() {
+        let new = Sampled { name: "new".to_owned(), ..path(vec![2.0; 9]) };
+        assert_eq!(judge(&new, &baseline(vec![2.0; 9]), 0.0), Ok(Sight::New));
+        let numbers = |row: Vec<f64>| Baseline { rows: vec![("new".to_owned(), row)], ..Baseline::default() };
+        for bad in [vec![], vec![2.0, 2.0, 2.0], vec![2.0, 1.0, 3.0, 0.0], vec![0.0, 1.0, 3.0, 0.0]] {
+            let verdict = judge(&new, &numbers(bad.clone()), 0.0);
+            assert!(matches!(verdict, Err(Wrong::Broken(_))), "a row that cannot be read is no new one: {bad:?}");
+        }
     }
 
     #[test]

@@ -290,7 +290,7 @@ mod tests {
         let mut stand = Box::pin(Stand::open(1)).await;
         for (_, operation, name) in stands().filter(|(members, ..)| *members == 1).collect::<Vec<_>>().into_iter().rev()
         {
-            let asked = row(&name, &baseline).expect("a row").requests;
+            let asked = row(&name, &baseline).expect("a row that can be read").expect("a row").requests;
             assert_eq!(stand.requests(operation).await, asked, "{name}");
         }
     }

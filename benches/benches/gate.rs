@@ -18,7 +18,7 @@ use benches::rounds::{absorb, convicted, more};
 use benches::sampling::{Sampled, attempt};
 use benches::verdict::{Run, Wrong};
 use engine::env::Env;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 /// The first argument of a process that is one attempt: the others are the benchmarks to sample.
 const ATTEMPT: &str = "--attempt";
@@ -53,9 +53,12 @@ fn one_attempt(wanted: &[String]) -> Result<(), String> {
     let env = Env::seeded(1);
     let named = |name: &str| wanted.iter().any(|wanted| wanted == name);
     let told = |sampled: Sampled| println!("{}", sampled.line());
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| format!("a runtime: {error}"))?;
-    runtime.block_on(Box::pin(attempt(&env, named, planted.as_deref(), told)));
+    runtime()?.block_on(Box::pin(attempt(&env, named, planted.as_deref(), told)));
     Ok(())
+}
+
+fn runtime() -> Result<Runtime, String> {
+    Builder::new_current_thread().enable_all().build().map_err(|error| format!("a runtime: {error}"))
 }
 
 /// Every benchmark, in the order of the table.
@@ -69,8 +72,9 @@ fn gate(arguments: &[String]) -> Result<(), Vec<String>> {
     let began = env.now();
     let planted = planted().map_err(one)?;
     let baseline = TIMINGS.read().map_err(one)?;
+    let here = runtime().map_err(one)?.block_on(Box::pin(here(&env)));
     let chosen = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| name.contains(argument));
-    let (here, every) = (here(), every());
+    let every = every();
     let names: Vec<String> = every.iter().filter(|name| chosen(name)).cloned().collect();
     if names.is_empty() {
         return Err(one(format!("no benchmark is called anything like {}", arguments.join(" or "))));

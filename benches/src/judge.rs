@@ -4,7 +4,10 @@
 //! is slower for a while is slower for both. Of a row of samples only their order is used: the median, and the two samples
 //! between which the true median lies with a certainty of 99 in 100 whatever the samples are distributed like.
 
-use crate::baseline::{Baseline, Fact, Table};
+use engine::broker::{Lookup, resolve};
+use engine::env::Env;
+
+use crate::baseline::{Baseline, Fact, Table, first_line};
 use crate::sampling::Sampled;
 use crate::verdict::Wrong;
 
@@ -172,21 +175,32 @@ pub fn to_write(sampled: &Sampled) -> Result<Vec<f64>, String> {
     Ok(vec![found.low, found.mid, found.high, sampled.requests as f64])
 }
 
-/// What a timed baseline depends on beside the code.
-pub fn here() -> Vec<Fact> {
+/// What a timed baseline depends on beside the code. The server is the one that a broker started now would run.
+pub async fn here(env: &Env) -> Vec<Fact> {
     let machine = loadgen::environment::Environment::of(loadgen::environment::Store::default());
-    let fact = |name: &str, value: String| (name.to_owned(), value);
+    let fact = |name: &str, value: Option<String>| (name.to_owned(), value.unwrap_or_else(|| "unknown".to_owned()));
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     vec![
-        fact("cpu", machine.cpu_model.unwrap_or_else(|| "unknown".to_owned())),
-        fact("cores", machine.cores.map_or_else(|| "unknown".to_owned(), |cores| cores.to_string())),
-        fact("rustc", crate::baseline::first_line("rustc", &["--version"])),
+        fact("cpu", machine.cpu_model),
+        fact("cpu revision", revision(&cpuinfo)),
+        fact("cores", machine.cores.map(|cores| cores.to_string())),
+        fact("rustc", Some(first_line("rustc", &["--version"]))),
+        fact("nats-server", resolve(&Lookup::system(), env).await.ok().map(|binary| binary.version)),
     ]
+}
+
+/// The first processor's family, model and stepping in the text of `/proc/cpuinfo`. Machines that are rented by the hour give
+/// processors of several generations the same name.
+fn revision(cpuinfo: &str) -> Option<String> {
+    let of = |wanted: &str| {
+        let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        pairs.find(|(key, _)| key.trim() == wanted).map(|(_, value)| value.trim())
+    };
+    Some(format!("family {}, model {}, stepping {}", of("cpu family")?, of("model")?, of("stepping")?))
 }
 
 #[cfg(test)]
 mod tests {
-    use engine::env::Env;
-
     use super::*;
 
     /// Samples about `mid` as a shared machine gives them: mostly within 2 %, one in eight disturbed by up to a half, always
@@ -290,6 +304,13 @@ mod tests {
             let verdict = judge(&new, &numbers(bad.clone()), 0.0);
             assert!(matches!(verdict, Err(Wrong::Broken(_))), "a row that cannot be read is no new one: {bad:?}");
         }
+    }
+
+    #[test]
+    fn processors_of_one_name_are_told_apart_by_their_numbers() {
+        let text = "cpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\nstepping\t: 1\ncpu family\t: 26\n";
+        assert_eq!(revision(text).as_deref(), Some("family 25, model 17, stepping 1"));
+        assert_eq!(revision("BogoMIPS\t: 100\nCPU part\t: 0xd0c\n"), None);
     }
 
     #[test]

@@ -4,11 +4,11 @@
 //! lie, and that alone makes some paths a few hundredths quicker or slower. A benchmark is a regression where the whole
 //! interval of its samples lies beyond the limit, and again in each of two more rounds of attempts of the suspects alone.
 //!
-//! Arguments choose benchmarks whose names contain one of them.
+//! Arguments choose benchmarks whose names contain one of them. The last line then says that this was a part.
 
 use std::process::{Command, ExitCode, Stdio};
 
-use benches::baseline::{Baseline, is_written};
+use benches::baseline::{Baseline, Fact, is_written};
 use benches::judge::{Interval, Sight, TIMINGS, here, judge, to_write};
 use benches::noise::{self, Noise};
 use benches::operations::stands;
@@ -16,9 +16,9 @@ use benches::paths;
 use benches::plant::planted;
 use benches::rounds::{absorb, convicted, more};
 use benches::sampling::{Sampled, attempt};
-use benches::verdict::{Wrong, settle};
+use benches::verdict::{Run, Wrong};
 use engine::env::Env;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 /// The first argument of a process that is one attempt: the others are the benchmarks to sample.
 const ATTEMPT: &str = "--attempt";
@@ -51,11 +51,14 @@ fn main() -> ExitCode {
 fn one_attempt(wanted: &[String]) -> Result<(), String> {
     let planted = planted()?;
     let env = Env::seeded(1);
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| format!("a runtime: {error}"))?;
     let named = |name: &str| wanted.iter().any(|wanted| wanted == name);
     let told = |sampled: Sampled| println!("{}", sampled.line());
-    runtime.block_on(Box::pin(attempt(&env, named, planted.as_deref(), told)));
+    runtime()?.block_on(Box::pin(attempt(&env, named, planted.as_deref(), told)));
     Ok(())
+}
+
+fn runtime() -> Result<Runtime, String> {
+    Builder::new_current_thread().enable_all().build().map_err(|error| format!("a runtime: {error}"))
 }
 
 /// Every benchmark, in the order of the table.
@@ -69,15 +72,17 @@ fn gate(arguments: &[String]) -> Result<(), Vec<String>> {
     let began = env.now();
     let planted = planted().map_err(one)?;
     let baseline = TIMINGS.read().map_err(one)?;
+    let here = runtime().map_err(one)?.block_on(Box::pin(here(&env)));
     let chosen = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| name.contains(argument));
-    let names: Vec<String> = every().into_iter().filter(|name| chosen(name)).collect();
+    let every = every();
+    let names: Vec<String> = every.iter().filter(|name| chosen(name)).cloned().collect();
     if names.is_empty() {
         return Err(one(format!("no benchmark is called anything like {}", arguments.join(" or "))));
     }
     let noise = Noise::of(&round(&noise::ALL.map(|path| path.name.to_owned())).map_err(one)?).map_err(one)?;
     println!("gate: noise of this machine now: {noise}");
     if is_written() {
-        return written(baseline, &names, noise);
+        return written(baseline, &every, &names, here, noise);
     }
     if let Some(planted) = planted {
         println!("gate: planted: {planted}");
@@ -91,33 +96,36 @@ fn gate(arguments: &[String]) -> Result<(), Vec<String>> {
         let blind = |sampled: &Sampled| judge(sampled, &baseline, wider) == Ok(Sight::Blind);
         more(&mut found, MORE.0, blind, &mut round).map_err(one)?;
     }
-    let mut wrong = baseline.differences(found.iter().map(|sampled| sampled.name.as_str()), chosen);
-    let (mut suspects, mut blind) = (Vec::new(), Vec::new());
-    for sampled in found.iter().filter(|sampled| baseline.of(&sampled.name).is_some()) {
-        let verdict = judge(sampled, &baseline, wider);
+    let mut run = Run { gate: "gate", all: every.len(), ran: names.len(), ..Run::default() };
+    run.wrong = baseline.missing(found.iter().map(|sampled| sampled.name.as_str()), chosen);
+    let mut suspects = Vec::new();
+    for sampled in &found {
+        let (verdict, name) = (judge(sampled, &baseline, wider), sampled.name.clone());
         print(sampled, &baseline, &verdict);
         match verdict {
             Ok(Sight::Sharp) => {}
-            Ok(Sight::Blind) => blind.push(sampled.name.clone()),
-            Err(Wrong::Changed(_)) => suspects.push(sampled.name.clone()),
-            Err(broken) => wrong.push(broken),
+            Ok(Sight::Blind) => run.blind.push(name),
+            Ok(Sight::New) => run.new.push(name),
+            Err(Wrong::Changed(_)) => suspects.push(name),
+            Err(broken) => run.wrong.push(broken),
         }
     }
-    wrong.extend(convicted(suspects, &baseline, wider, &mut round).map_err(one)?);
-    let (all, took) = (names.len(), env.now().since(began).as_secs());
-    if !blind.is_empty() {
-        let blind = (blind.len(), blind.join("\n  "));
-        println!("gate: this machine is too noisy for a verdict on {} of {all}:\n  {}", blind.0, blind.1);
-    }
-    settle("gate", &wrong, &baseline.elsewhere(&here()))?;
-    let ended = if wrong.is_empty() { "ok" } else { "not failed" };
-    println!("gate: {ended}: {} of {all} benchmarks have a verdict, in {took} s", all - blind.len());
+    let tried = convicted(suspects, &baseline, wider, &mut round).map_err(one)?;
+    run.wrong.extend(tried.wrong);
+    run.blind.extend(tried.blind);
+    let end = run.settle(&baseline.elsewhere(&here))?;
+    println!("{end}, in {} s", env.now().since(began).as_secs());
     Ok(())
 }
 
 /// Writes those benchmarks of the baseline anew.
-fn written(mut baseline: Baseline, names: &[String], noise: Noise) -> Result<(), Vec<String>> {
-    let (here, every) = (here(), every());
+fn written(
+    mut baseline: Baseline,
+    every: &[String],
+    names: &[String],
+    here: Vec<Fact>,
+    noise: Noise,
+) -> Result<(), Vec<String>> {
     if noise.is_too_much() {
         return Err(vec![format!("this machine is too noisy to write a baseline on: {noise}")]);
     }
@@ -135,12 +143,12 @@ fn written(mut baseline: Baseline, names: &[String], noise: Noise) -> Result<(),
     more(&mut found, MORE.1, |sampled| to_write(sampled).is_err(), &mut round).map_err(one)?;
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for name in every {
-        let measured = found.iter().find(|sampled| sampled.name == name);
-        match (measured.map(to_write), baseline.of(&name)) {
-            (Some(Ok(row)), _) => rows.push((name, row)),
+        let measured = found.iter().find(|sampled| sampled.name == *name);
+        match (measured.map(to_write), baseline.of(name)) {
+            (Some(Ok(row)), _) => rows.push((name.clone(), row)),
             (Some(Err(why)), _) => failed.push(why),
-            (None, _) if names.contains(&name) => failed.push(format!("{name}: missing from this run")),
-            (None, Some(row)) => rows.push((name, row.to_vec())),
+            (None, _) if names.contains(name) => failed.push(format!("{name}: missing from this run")),
+            (None, Some(row)) => rows.push((name.clone(), row.to_vec())),
             (None, None) => {}
         }
     }
@@ -180,14 +188,21 @@ fn tried(wanted: &[&String], found: &mut Vec<Sampled>) -> Result<(), String> {
 }
 
 fn print(sampled: &Sampled, baseline: &Baseline, verdict: &Result<Sight, Wrong>) {
-    let (Ok(found), Some(&[_, mid, ..])) = (Interval::of(&sampled.samples), baseline.of(&sampled.name)) else { return };
-    let change = |now: f64| 100.0 * (now / mid - 1.0);
+    // What has no interval is broken, and what fails the gate says why.
+    let Ok(found) = Interval::of(&sampled.samples) else { return };
     let said = match verdict {
         Ok(Sight::Sharp) => "",
         Ok(Sight::Blind) => "  NO VERDICT",
+        Ok(Sight::New) => "  NEW",
         Err(Wrong::Changed(_)) => "  SUSPECT",
         Err(Wrong::Broken(_)) => "  BROKEN",
     };
-    let (from, to) = (change(found.low), change(found.high));
-    println!("{:55} {:>10.4} ± {:>4.1} %   {from:+.1} to {to:+.1} %{said}", sampled.name, found.mid, found.percent());
+    let held = match baseline.of(&sampled.name) {
+        Some(&[_, mid, ..]) => {
+            let change = |now: f64| 100.0 * (now / mid - 1.0);
+            format!("{:+.1} to {:+.1} %", change(found.low), change(found.high))
+        }
+        _ => format!("{:.4} to {:.4}, {} requests", found.low, found.high, sampled.requests),
+    };
+    println!("{:55} {:>10.4} ± {:>4.1} %   {held}{said}", sampled.name, found.mid, found.percent());
 }

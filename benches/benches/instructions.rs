@@ -9,7 +9,7 @@ use benches::baseline::is_written;
 use benches::instructions::{INSTRUCTIONS, PERCENT, here, judge, read};
 use benches::paths::ALL;
 use benches::plant::planted;
-use benches::verdict::settle;
+use benches::verdict::Run;
 
 /// Tells the process that is gungraun's, by the id of the one that started it: whatever else sets it makes no gate pass.
 const COUNTING: &str = "CREWLET_COUNTING";
@@ -82,14 +82,20 @@ fn gate() -> Result<(), Vec<String>> {
     for (name, count) in &counted {
         let was = baseline.of(name).and_then(|numbers| numbers.first());
         let change =
-            was.map_or_else(|| "new".to_owned(), |was| format!("{:+.2} %", 100.0 * (*count as f64 / was - 1.0)));
+            was.map_or_else(|| "NEW".to_owned(), |was| format!("{:+.2} %", 100.0 * (*count as f64 / was - 1.0)));
         println!("{name:40} {count:>12} {change:>10}");
     }
-    let wrong = judge(&counted, &baseline);
-    settle("instructions", &wrong, &baseline.elsewhere(&here))?;
-    if wrong.is_empty() {
-        println!("instructions: ok: {} paths, none off by more than {PERCENT} %", counted.len());
-    }
+    let new = counted.iter().filter(|(name, _)| baseline.of(name).is_none()).map(|(name, _)| (*name).to_owned());
+    let run = Run {
+        gate: "instructions",
+        all: ALL.len(),
+        ran: ALL.len(),
+        wrong: judge(&counted, &baseline),
+        new: new.collect(),
+        ..Run::default()
+    };
+    let end = run.settle(&baseline.elsewhere(&here))?;
+    println!("{end}; off by {PERCENT} % passes");
     Ok(())
 }
 

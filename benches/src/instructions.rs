@@ -70,11 +70,17 @@ fn summary(line: &str) -> Result<(usize, u64), String> {
     Ok((number, count))
 }
 
-/// What is wrong with counts held against the baseline. A path that is in one of them alone is wrong too.
+/// What is wrong with counts held against the baseline. A path that went missing is wrong too; one that is new is not, as
+/// long as it was counted.
 pub fn judge(counted: &[(&str, u64)], baseline: &Baseline) -> Vec<Wrong> {
-    let mut wrong = baseline.differences(counted.iter().map(|(name, _)| *name), |_| true);
+    let mut wrong = baseline.missing(counted.iter().map(|(name, _)| *name), |_| true);
     for &(name, count) in counted {
-        let Some(&[was]) = baseline.of(name) else { continue };
+        let Some(&[was]) = baseline.of(name) else {
+            if count == 0 {
+                wrong.push(Wrong::Broken(format!("{name}: new, and nothing was counted")));
+            }
+            continue;
+        };
         let told = |why: &str| format!("{name}: {count} instructions, {was} in the baseline: {why}");
         let change = format!("{:+.1} %", 100.0 * (count as f64 / was - 1.0));
         // In whole hundredths of the baseline, so that the limits themselves are let pass.
@@ -123,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_is_broken_and_so_is_what_one_side_alone_has() {
-        let wrong = judge(&[("leader read", 0), ("new", 5)], &baseline());
+    fn what_was_not_counted_is_broken_and_so_is_what_went_missing_and_what_is_new_is_not() {
+        let wrong = judge(&[("leader read", 0), ("new", 5), ("newer", 0)], &baseline());
         assert_eq!(
             wrong.iter().map(ToString::to_string).collect::<Vec<_>>(),
             [
-                "new: not in the baseline: write it down",
                 "key: in the baseline, and missing from this run",
                 "leader read: 0 instructions, 2000 in the baseline: nothing was counted",
+                "newer: new, and nothing was counted",
             ]
         );
         assert!(wrong.iter().all(|wrong| matches!(wrong, Wrong::Broken(_))), "{wrong:?}");

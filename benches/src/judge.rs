@@ -4,7 +4,10 @@
 //! is slower for a while is slower for both. Of a row of samples only their order is used: the median, and the two samples
 //! between which the true median lies with a certainty of 99 in 100 whatever the samples are distributed like.
 
-use crate::baseline::{Baseline, Fact, Table};
+use engine::broker::{Lookup, resolve};
+use engine::env::Env;
+
+use crate::baseline::{Baseline, Fact, Table, first_line};
 use crate::sampling::Sampled;
 use crate::verdict::Wrong;
 
@@ -104,20 +107,20 @@ pub struct Row {
     pub requests: u64,
 }
 
-/// The baseline's row of a benchmark: low, median, high, and the requests.
+/// The baseline's row of a benchmark: low, median, high, and the requests. One that is new has none.
 ///
 /// # Errors
-/// There is none, or it is no such row.
-pub fn row(name: &str, baseline: &Baseline) -> Result<Row, Wrong> {
+/// What is there is no such row.
+pub fn row(name: &str, baseline: &Baseline) -> Result<Option<Row>, Wrong> {
+    let Some(row) = baseline.of(name) else { return Ok(None) };
     let broken = |why: String| Wrong::Broken(format!("{name}: {why}"));
-    let row = baseline.of(name).ok_or_else(|| broken("not in the baseline: write it down".to_owned()))?;
     let &[low, mid, high, requests] = row else {
         return Err(broken(format!("the baseline has {} numbers of it, not {}", row.len(), TIMINGS.each)));
     };
     if !(low > 0.0 && low <= mid && mid <= high) {
         return Err(broken(format!("the baseline's interval is {low} to {high}")));
     }
-    Ok(Row { interval: Interval { low, mid, high }, requests: requests as u64 })
+    Ok(Some(Row { interval: Interval { low, mid, high }, requests: requests as u64 }))
 }
 
 /// What a benchmark that is not slower was seen by.
@@ -127,6 +130,8 @@ pub enum Sight {
     Sharp,
     /// Samples too far apart to tell that much: it has no verdict.
     Blind,
+    /// Samples that are held against nothing, since the baseline has no row of it: it has no verdict either.
+    New,
 }
 
 /// Judges one benchmark by its samples; requests are held to the unit. `noise` is by how many hundredths the limit is wider.
@@ -136,7 +141,7 @@ pub enum Sight {
 pub fn judge(sampled: &Sampled, baseline: &Baseline, noise: f64) -> Result<Sight, Wrong> {
     let Sampled { name, requests, samples } = sampled;
     let found = Interval::of(samples).map_err(|why| Wrong::Broken(format!("{name}: {why}")))?;
-    let row = row(name, baseline)?;
+    let Some(row) = row(name, baseline)? else { return Ok(Sight::New) };
     if *requests != row.requests {
         return Err(Wrong::Broken(format!("{name}: {requests} requests, and the baseline says {}", row.requests)));
     }
@@ -170,21 +175,32 @@ pub fn to_write(sampled: &Sampled) -> Result<Vec<f64>, String> {
     Ok(vec![found.low, found.mid, found.high, sampled.requests as f64])
 }
 
-/// What a timed baseline depends on beside the code.
-pub fn here() -> Vec<Fact> {
+/// What a timed baseline depends on beside the code. The server is the one that a broker started now would run.
+pub async fn here(env: &Env) -> Vec<Fact> {
     let machine = loadgen::environment::Environment::of(loadgen::environment::Store::default());
-    let fact = |name: &str, value: String| (name.to_owned(), value);
+    let fact = |name: &str, value: Option<String>| (name.to_owned(), value.unwrap_or_else(|| "unknown".to_owned()));
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     vec![
-        fact("cpu", machine.cpu_model.unwrap_or_else(|| "unknown".to_owned())),
-        fact("cores", machine.cores.map_or_else(|| "unknown".to_owned(), |cores| cores.to_string())),
-        fact("rustc", crate::baseline::first_line("rustc", &["--version"])),
+        fact("cpu", machine.cpu_model),
+        fact("cpu revision", revision(&cpuinfo)),
+        fact("cores", machine.cores.map(|cores| cores.to_string())),
+        fact("rustc", Some(first_line("rustc", &["--version"]))),
+        fact("nats-server", resolve(&Lookup::system(), env).await.ok().map(|binary| binary.version)),
     ]
+}
+
+/// The first processor's family, model and stepping in the text of `/proc/cpuinfo`. Machines that are rented by the hour give
+/// processors of several generations the same name.
+fn revision(cpuinfo: &str) -> Option<String> {
+    let of = |wanted: &str| {
+        let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        pairs.find(|(key, _)| key.trim() == wanted).map(|(_, value)| value.trim())
+    };
+    Some(format!("family {}, model {}, stepping {}", of("cpu family")?, of("model")?, of("stepping")?))
 }
 
 #[cfg(test)]
 mod tests {
-    use engine::env::Env;
-
     use super::*;
 
     /// Samples about `mid` as a shared machine gives them: mostly within 2 %, one in eight disturbed by up to a half, always
@@ -269,15 +285,32 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_broken_and_so_is_what_the_baseline_has_not() {
-        let baseline = baseline(vec![2.0; 9]);
+    fn what_was_not_measured_is_broken_whether_the_baseline_has_it_or_not() {
+        let (baseline, none) = (baseline(vec![2.0; 9]), Baseline::default());
         for bad in [vec![], vec![0.0; 9], vec![f64::NAN; 9], vec![2.0, f64::INFINITY], vec![-1.0]] {
-            let verdict = judge(&path(bad.clone()), &baseline, 0.0);
-            assert!(matches!(verdict, Err(Wrong::Broken(_))), "{bad:?}");
+            for baseline in [&baseline, &none] {
+                let verdict = judge(&path(bad.clone()), baseline, 0.0);
+                assert!(matches!(verdict, Err(Wrong::Broken(_))), "{bad:?}");
+            }
         }
-        let other = Sampled { name: "other".to_owned(), ..path(vec![2.0; 9]) };
-        let why = "other: not in the baseline: write it down";
-        assert_eq!(judge(&other, &baseline, 0.0), Err(Wrong::Broken(why.to_owned())));
+    }
+
+    #[test]
+    fn what_the_baseline_has_not_is_new_and_neither_broken_nor_fine() {
+        let new = Sampled { name: "new".to_owned(), ..path(vec![2.0; 9]) };
+        assert_eq!(judge(&new, &baseline(vec![2.0; 9]), 0.0), Ok(Sight::New));
+        let numbers = |row: Vec<f64>| Baseline { rows: vec![("new".to_owned(), row)], ..Baseline::default() };
+        for bad in [vec![], vec![2.0, 2.0, 2.0], vec![2.0, 1.0, 3.0, 0.0], vec![0.0, 1.0, 3.0, 0.0]] {
+            let verdict = judge(&new, &numbers(bad.clone()), 0.0);
+            assert!(matches!(verdict, Err(Wrong::Broken(_))), "a row that cannot be read is no new one: {bad:?}");
+        }
+    }
+
+    #[test]
+    fn processors_of_one_name_are_told_apart_by_their_numbers() {
+        let text = "cpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\nstepping\t: 1\ncpu family\t: 26\n";
+        assert_eq!(revision(text).as_deref(), Some("family 25, model 17, stepping 1"));
+        assert_eq!(revision("BogoMIPS\t: 100\nCPU part\t: 0xd0c\n"), None);
     }
 
     #[test]

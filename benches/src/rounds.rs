@@ -1,7 +1,7 @@
 //! Rounds of attempts: what further ones are for, and what they decide.
 
 use crate::baseline::Baseline;
-use crate::judge::judge;
+use crate::judge::{Sight, judge};
 use crate::sampling::Sampled;
 use crate::verdict::Wrong;
 
@@ -55,8 +55,16 @@ pub fn more(
     Ok(())
 }
 
-/// What further rounds make of suspects: those that are slower in every one of them too, by how much in the last, and those that
-/// cannot be judged any more.
+/// What further rounds make of suspects.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// Those that are slower in every one of them too, by how much in the last, and those that cannot be judged any more.
+    pub wrong: Vec<Wrong>,
+    /// Those let go by samples too far apart to tell: that is no verdict.
+    pub blind: Vec<String>,
+}
+
+/// Tries suspects in further rounds of their own.
 ///
 /// # Errors
 /// A round failed.
@@ -65,8 +73,8 @@ pub fn convicted(
     baseline: &Baseline,
     noise: f64,
     round: Round<'_>,
-) -> Result<Vec<Wrong>, String> {
-    let (mut broken, mut slower) = (Vec::new(), Vec::new());
+) -> Result<Tried, String> {
+    let (mut tried, mut slower) = (Tried::default(), Vec::new());
     for number in 2..=ROUNDS {
         slower.clear();
         if suspects.is_empty() {
@@ -77,12 +85,14 @@ pub fn convicted(
         let mut left = Vec::new();
         for name in suspects {
             let Some(sampled) = found.iter().find(|sampled| sampled.name == name) else {
-                broken.push(Wrong::Broken(format!("{name}: a suspect, and missing from round {number}")));
+                tried.wrong.push(Wrong::Broken(format!("{name}: a suspect, and missing from round {number}")));
                 continue;
             };
             match judge(sampled, baseline, noise) {
-                Ok(_) => {}
-                Err(wrong @ Wrong::Broken(_)) => broken.push(wrong),
+                Ok(Sight::Sharp) => {}
+                // Of a suspect there is a row, or it would be none.
+                Ok(Sight::Blind | Sight::New) => tried.blind.push(name),
+                Err(wrong @ Wrong::Broken(_)) => tried.wrong.push(wrong),
                 Err(wrong @ Wrong::Changed(_)) => {
                     slower.push(wrong);
                     left.push(name);
@@ -91,8 +101,8 @@ pub fn convicted(
         }
         suspects = left;
     }
-    broken.extend(slower);
-    Ok(broken)
+    tried.wrong.extend(slower);
+    Ok(tried)
 }
 
 #[cfg(test)]
@@ -104,33 +114,47 @@ mod tests {
         Sampled { name: name.to_owned(), requests: 0, samples: vec![mid; 35] }
     }
 
-    /// What comes of two suspects, both 2.0 in the baseline, whose further rounds find this.
-    fn tried(rounds: [&[(&str, f64)]; 2]) -> Vec<String> {
+    /// What is wrong with two suspects, both 2.0 in the baseline, whose further rounds find this.
+    fn wrong(rounds: [&[(&str, f64)]; 2]) -> Vec<String> {
+        let found = |round: &[(&str, f64)]| round.iter().map(|&(name, mid)| sampled(name, mid)).collect();
+        let tried = tried(rounds.map(found));
+        assert_eq!(tried.blind, [""; 0]);
+        tried.wrong.iter().map(ToString::to_string).collect()
+    }
+
+    fn tried(rounds: [Vec<Sampled>; 2]) -> Tried {
         let rows = ["a", "b"].map(|name| (name.to_owned(), to_write(&sampled(name, 2.0)).expect("a row")));
         let baseline = Baseline { rows: rows.to_vec(), ..Baseline::default() };
         let mut rounds = rounds.into_iter();
         let mut round = |asked: &[String]| {
-            let found = rounds.next().expect("two further rounds at most").iter();
-            Ok(found.filter(|(name, _)| asked.iter().any(|asked| asked == name)).map(|&(n, m)| sampled(n, m)).collect())
+            let found = rounds.next().expect("two further rounds at most").into_iter();
+            Ok(found.filter(|sampled| asked.contains(&sampled.name)).collect())
         };
-        let wrong = convicted(vec!["a".to_owned(), "b".to_owned()], &baseline, 0.0, &mut round);
-        wrong.expect("the rounds are done").iter().map(ToString::to_string).collect()
+        let suspects = vec!["a".to_owned(), "b".to_owned()];
+        convicted(suspects, &baseline, 0.0, &mut round).expect("the rounds are done")
+    }
+
+    #[test]
+    fn a_suspect_let_go_by_samples_too_far_apart_has_no_verdict() {
+        let wide = Sampled { samples: [vec![2.0; 17], vec![2.6; 18]].concat(), ..sampled("b", 2.0) };
+        let tried = tried([vec![sampled("a", 2.0), wide], vec![]]);
+        assert_eq!((tried.wrong, tried.blind), (vec![], vec!["b".to_owned()]));
     }
 
     #[test]
     fn a_suspect_is_slower_in_every_round_or_not_at_all() {
         let slower = "a: +10.0 to +10.0 %, and the limit is +5.0 %";
-        assert_eq!(tried([&[("a", 2.2), ("b", 2.0)], &[("a", 2.2), ("b", 2.2)]]), [slower]);
-        assert_eq!(tried([&[("a", 2.2), ("b", 2.0)], &[("a", 2.0)]]), [""; 0]);
-        assert_eq!(tried([&[("a", 2.0), ("b", 2.0)], &[]]), [""; 0]);
+        assert_eq!(wrong([&[("a", 2.2), ("b", 2.0)], &[("a", 2.2), ("b", 2.2)]]), [slower]);
+        assert_eq!(wrong([&[("a", 2.2), ("b", 2.0)], &[("a", 2.0)]]), [""; 0]);
+        assert_eq!(wrong([&[("a", 2.0), ("b", 2.0)], &[]]), [""; 0]);
     }
 
     #[test]
     fn a_suspect_that_goes_missing_or_breaks_is_not_let_go() {
         let missing = |round| format!("b: a suspect, and missing from round {round}");
-        assert_eq!(tried([&[("a", 2.0)], &[]]), [missing(2)]);
-        assert_eq!(tried([&[("a", 2.0), ("b", 2.2)], &[]]), [missing(3)]);
-        assert_eq!(tried([&[("a", 2.0), ("b", 0.0)], &[]]), ["b: a sample of 0"]);
+        assert_eq!(wrong([&[("a", 2.0)], &[]]), [missing(2)]);
+        assert_eq!(wrong([&[("a", 2.0), ("b", 2.2)], &[]]), [missing(3)]);
+        assert_eq!(wrong([&[("a", 2.0), ("b", 0.0)], &[]]), ["b: a sample of 0"]);
     }
 
     #[test]

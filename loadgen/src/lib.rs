@@ -29,6 +29,7 @@ pub mod progress;
 pub mod rate;
 pub mod recorder;
 pub mod report;
+mod rounds;
 pub mod sampler;
 pub mod scenario;
 pub mod series;

@@ -5,6 +5,7 @@
 //! An answer that lacks what every answer has is none. A broker that gave none is missing from a round, and never at rest.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use async_nats::Client;
@@ -15,6 +16,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::sampler::Sampler;
+use crate::table::units::plural;
 use crate::target::Unavailable;
 
 /// From one look at the lag of copies to the next.
@@ -180,17 +182,38 @@ impl Members {
     }
 }
 
-/// How many streams two brokers hold different copies of, or the run's that have not all their copies. That there is none of the
-/// run's at all is one too.
-pub(crate) fn differing(states: &BTreeMap<String, State>, run: Copies<'_>) -> u64 {
+/// Every stream that two brokers hold different copies of, or that is the run's and has not all its copies, in words that name
+/// the brokers and what each holds. That there is none of the run's at all is one too.
+pub(crate) fn differing(states: &BTreeMap<String, State>, run: Copies<'_>) -> Vec<String> {
     let all = streams(states);
-    let differs = |stream: &&String| {
-        let mut copies = states.values().filter_map(|state| state.streams.get(*stream));
-        let first = copies.next();
-        copies.any(|copy| Some(copy) != first)
+    let differing = |stream: &String| {
+        // Brokers that hold the same, in the order of their names.
+        let mut copies: Vec<(Held, Vec<&str>)> = Vec::new();
+        for (name, held) in states.iter().filter_map(|(name, state)| Some((name, *state.streams.get(stream)?))) {
+            match copies.iter_mut().find(|(other, _)| *other == held) {
+                Some((_, brokers)) => brokers.push(name),
+                None => copies.push((held, vec![name])),
+            }
+        }
+        let short = run.owns(stream) && !run.whole(states, 0, stream);
+        let each = copies.iter().map(|(held, brokers)| format!("{} with {held}", brokers.join(" and ")));
+        let each = each.collect::<Vec<_>>().join("; ");
+        let expected = plural(run.replicas as u64, "copy", "copies");
+        let expected = if short { format!("; {expected} expected") } else { String::new() };
+        (short || copies.len() > 1).then(|| format!("{stream}: {each}{expected}"))
     };
-    let differing = all.iter().filter(|stream| differs(stream) || run.owns(stream) && !run.whole(states, 0, stream));
-    differing.count().max(usize::from(!all.iter().any(|stream| run.owns(stream)))) as u64
+    let mut found: Vec<String> = all.iter().filter_map(differing).collect();
+    if !all.iter().any(|stream| run.owns(stream)) {
+        found.push(format!("KV_{}*: no broker holds a copy of any", run.prefix));
+    }
+    found
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Held { messages, bytes, first_seq, last_seq } = self;
+        write!(f, "{messages} messages, {bytes} bytes, {first_seq} to {last_seq}")
+    }
 }
 
 impl Copies<'_> {
@@ -262,7 +285,7 @@ mod tests {
 
     #[test]
     fn copies_are_told_apart_by_what_they_hold() {
-        let differing = |states: &BTreeMap<String, State>| differing(states, RUN);
+        let differing = |states: &BTreeMap<String, State>| differing(states, RUN).len();
         let equal = of([state(7, 5), state(7, 5), state(7, 5)]);
         assert_eq!((differing(&equal), behind(&equal, "n1")), (0, 0));
         let late = of([state(7, 5), state(4, 4), state(7, 5)]);
@@ -275,20 +298,35 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_names_the_stream_the_brokers_and_what_each_holds() {
+        let late = of([state(7, 5), state(4, 4), state(7, 5)]);
+        let found =
+            "A KV_run_seats: n1 and n3 with 5 messages, 500 bytes, 1 to 7; n2 with 4 messages, 400 bytes, 1 to 4";
+        assert_eq!(differing(&late, RUN), [found]);
+        let mut short = of([state(7, 5), state(7, 5), state(7, 5)]);
+        short.get_mut("n2").unwrap().streams.remove("A KV_run_seats");
+        let found = "A KV_run_seats: n1 and n3 with 5 messages, 500 bytes, 1 to 7; 3 copies expected";
+        assert_eq!(differing(&short, RUN), [found]);
+        let others = Copies { prefix: "other", replicas: 3 };
+        assert_eq!(differing(&short, others), ["KV_other*: no broker holds a copy of any"]);
+    }
+
+    #[test]
     fn a_copy_that_is_not_there_is_a_difference_and_so_are_none() {
         let mut short = of([state(7, 5), state(7, 5), state(7, 5)]);
         assert!(RUN.are_there(&short, 0));
         short.get_mut("n2").unwrap().streams.remove("A KV_run_seats");
-        assert_eq!((differing(&short, RUN), RUN.are_there(&short, 0)), (1, false));
+        assert_eq!((differing(&short, RUN).len(), RUN.are_there(&short, 0)), (1, false));
         short.remove("n2");
         assert!(!RUN.are_there(&short, 0) && RUN.are_there(&short, 1), "its broker gave no answer");
         for state in short.values_mut() {
             state.streams.clear();
         }
-        assert_eq!((differing(&short, RUN), RUN.are_there(&short, 1)), (1, false), "nothing was told of any");
-        assert_eq!(differing(&BTreeMap::new(), RUN), 1);
+        assert_eq!((differing(&short, RUN).len(), RUN.are_there(&short, 1)), (1, false), "nothing was told of any");
+        assert_eq!(differing(&BTreeMap::new(), RUN).len(), 1);
         let others = Copies { prefix: "other", replicas: 3 };
-        assert_eq!(differing(&of([state(7, 5), state(7, 5), state(7, 5)]), others), 1, "somebody else's streams alone");
+        let theirs = differing(&of([state(7, 5), state(7, 5), state(7, 5)]), others);
+        assert_eq!(theirs.len(), 1, "somebody else's streams alone");
     }
 
     #[test]

@@ -29,13 +29,16 @@ pub struct Links(Arc<Shared>);
 struct Shared {
     /// The members on one side of the cut; empty when there is none.
     apart: watch::Sender<BTreeSet<usize>>,
+    /// Told when connections across the cut are to end.
+    severed: watch::Sender<()>,
     links: Mutex<Vec<Task<()>>>,
 }
 
 impl Links {
     /// Links for one cluster, which is started with [`routes`](Links::routes).
     pub(crate) fn new() -> Links {
-        Links(Arc::new(Shared { apart: watch::Sender::default(), links: Mutex::default() }))
+        let (apart, severed) = (watch::Sender::default(), watch::Sender::default());
+        Links(Arc::new(Shared { apart, severed, links: Mutex::default() }))
     }
 
     /// The setting that has members use these links.
@@ -48,6 +51,13 @@ impl Links {
     /// replaced by this one.
     pub fn cut(&self, members: &[&Member]) {
         self.apart(members.iter().map(|member| member.index()).collect());
+    }
+
+    /// Cuts these members off, and ends the connections that they have: what was under way is lost, and both sides dial in vain
+    /// until the links are healed.
+    pub fn sever(&self, members: &[&Member]) {
+        self.cut(members);
+        self.0.severed.send_replace(());
     }
 
     /// Links every member to every other one again.
@@ -67,7 +77,7 @@ impl Shared {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let listener = TcpListener::from_std(listener)?;
-        let gate = Gate { route, apart: self.apart.subscribe() };
+        let gate = Gate { route, apart: self.apart.subscribe(), severed: self.severed.subscribe() };
         self.links.lock().push(tasks::spawn(async move {
             let mut connections: Vec<Task<()>> = Vec::new();
             // Whoever cannot accept any more leaves the member to dial again.
@@ -91,11 +101,12 @@ async fn connection(mut dialler: TcpStream, gate: &mut Gate) -> io::Result<()> {
     // Members send small messages, and set this on their own sockets.
     dialler.set_nodelay(true)?;
     dialled.set_nodelay(true)?;
-    let (mut other, (from_dialler, to_dialler), (from_dialled, to_dialled)) =
-        (gate.clone(), dialler.split(), dialled.split());
+    let (mut other, mut severing) = (gate.clone(), gate.clone());
+    let ((from_dialler, to_dialler), (from_dialled, to_dialled)) = (dialler.split(), dialled.split());
     tokio::select! {
         ended = carry(from_dialler, to_dialled, gate) => ended,
         ended = carry(from_dialled, to_dialler, &mut other) => ended,
+        ended = severing.severed() => ended,
     }
 }
 
@@ -117,15 +128,30 @@ async fn carry(mut from: ReadHalf<'_>, mut to: WriteHalf<'_>, gate: &mut Gate) -
 struct Gate {
     route: Route,
     apart: watch::Receiver<BTreeSet<usize>>,
+    severed: watch::Receiver<()>,
 }
 
 impl Gate {
     /// Waits until both ends are on the same side.
     async fn open(&mut self) -> io::Result<()> {
-        let Route { from, to, .. } = self.route;
-        let open = self.apart.wait_for(|apart| apart.contains(&from) == apart.contains(&to)).await;
+        let route = self.route;
+        let open = self.apart.wait_for(|apart| !is_across(route, apart)).await;
         open.map(drop).map_err(|_| io::ErrorKind::ConnectionAborted.into())
     }
+
+    /// Waits until connections are ended of which the ends are not on the same side.
+    async fn severed(&mut self) -> io::Result<()> {
+        loop {
+            self.severed.changed().await.map_err(|_| io::ErrorKind::ConnectionAborted)?;
+            if is_across(self.route, &self.apart.borrow()) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn is_across(Route { from, to, .. }: Route, apart: &BTreeSet<usize>) -> bool {
+    apart.contains(&from) != apart.contains(&to)
 }
 
 #[cfg(test)]

@@ -121,8 +121,8 @@ pub fn purge(into: &mut impl BufMut, filter: &str, through: Option<u64>) {
     into.put_slice(b"}");
 }
 
-/// The most bytes of the answer to one [`drain`]: a message counts with its subject, its reply subject and its headers, so
-/// that fewer than 44,000 come in one, which is what a client can have waiting before it takes them.
+/// The most bytes of the answer to one [`drain`]: a message counts with its subject, its reply subject and its headers,
+/// so that fewer than 60,000 come in one, and a client has room for 65,536 before it takes them.
 pub const DRAIN_BYTES: usize = 4 << 20;
 
 /// `{"batch":..,"max_bytes":..,"no_wait":true,"expires":<ns>}`: all that a pull consumer has, up to [`DRAIN_BYTES`], and then

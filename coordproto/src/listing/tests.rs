@@ -134,6 +134,8 @@ enum Event {
     Answer(usize),
     /// Such a member hands over a copy of what is in doubt.
     Copy(usize),
+    /// So does such a member that is catching up, and has heard of all that was taken away since.
+    CatchUp(usize),
 }
 
 const KEYS: usize = 4;
@@ -171,7 +173,7 @@ impl Stream {
             Event::Write(k) => drop(self.write(name(*k), true)),
             Event::Remove(k) => drop(self.write(name(*k), false)),
             Event::Expire(k) => self.log.retain(|(_, key, _)| *key != name(*k)),
-            Event::Deliver | Event::Index | Event::Answer(_) | Event::Copy(_) => {}
+            Event::Deliver | Event::Index | Event::Answer(_) | Event::Copy(_) | Event::CatchUp(_) => {}
         }
     }
 
@@ -242,12 +244,16 @@ impl Certifying {
         Ok(())
     }
 
-    /// What this member holds of the keys in doubt. One that has not come as far as the index settles nothing.
-    fn copy(&mut self, member: &Stream) {
+    /// What this member holds of the keys in doubt. One that has not come as far as the index settles nothing, and what another
+    /// lacks is gone if the leader does not name it either.
+    fn copy(&mut self, member: &Stream, leader: &Stream) {
         if member.last() >= self.index.last_seq {
             for key in std::mem::take(&mut self.doubtful) {
-                let held = member.read(&key);
-                self.collected.prove(key, held, member.last());
+                match member.read(&key) {
+                    None if leader.read(&key).is_some() => self.doubtful.push(key),
+                    None => self.collected.prove(key, None, leader.last()),
+                    held => self.collected.prove(key, held, member.last()),
+                }
             }
         }
     }
@@ -257,7 +263,7 @@ impl Certifying {
         while !self.unread.is_empty() {
             self.answer(leader)?;
         }
-        self.copy(leader);
+        self.copy(leader, leader);
         if self.believed == Believed::Pass {
             self.index = Index::of_keys((0..KEYS).map(name).collect(), self.index.stream());
         }
@@ -295,14 +301,18 @@ fn play(events: &[Event], began: usize, lag: usize, believed: Believed) -> (Vec<
                 }
             }
             (Event::Deliver, _) => {}
-            (Event::Answer(lag) | Event::Copy(lag), Some(throughout)) => {
+            (Event::Answer(lag) | Event::Copy(lag) | Event::CatchUp(lag), Some(throughout)) => {
                 let Some(index) = index.clone() else { continue };
                 let asking =
                     certifying.get_or_insert_with(|| Certifying::of(std::mem::take(&mut collected), index, believed));
                 let member = behind(*lag);
                 let told = match event {
                     Event::Copy(_) => {
-                        asking.copy(member);
+                        asking.copy(member, &stream);
+                        Ok(())
+                    }
+                    Event::CatchUp(_) => {
+                        asking.copy(&member.catching_up(&stream), &stream);
                         Ok(())
                     }
                     _ => asking.answer(member),
@@ -330,6 +340,7 @@ fn events() -> impl Strategy<Value = (Vec<Event>, Vec<Event>)> {
         1 => Just(Event::Index),
         3 => (0..24_usize).prop_map(Event::Answer),
         2 => (0..24_usize).prop_map(Event::Copy),
+        2 => (0..24_usize).prop_map(Event::CatchUp),
     ];
     (proptest::collection::vec(change(), 0..8), proptest::collection::vec(event, 0..24))
 }
@@ -537,8 +548,7 @@ fn without_the_proof_a_member_from_the_past_takes_a_live_key_away() {
 fn without_the_proof_a_member_behind_is_believed() {
     let events = [Event::Write(1), Event::Remove(2), Event::Write(2)];
     let now = Asked { after: 0, lag: 0, ahead: 0 };
-    let of =
-        |lag, checked| spread(&events, (&Key::barrier(), 3), now, (&[(0, Asked { lag, ..now })], &[]), checked);
+    let of = |lag, checked| spread(&events, (&Key::barrier(), 3), now, (&[(0, Asked { lag, ..now })], &[]), checked);
     for (lag, told) in [(4, "an old revision passes for the newest"), (2, "a live key passes for a removed one")] {
         let (want, unproved) = of(lag, Checked::Nothing);
         assert!(old_or_short(&want, &unproved.unwrap()), "{told}");

@@ -21,6 +21,10 @@ use crate::tasks;
 /// How long the broker keeps the consumer of somebody who went away without ending it.
 pub(super) const ORPHAN: Duration = Duration::from_secs(5);
 
+/// How long the deletion of a consumer may take whose user went away. While the members' own group elects nobody deletes one, and
+/// every request under way is one that others cannot make.
+const DELETE_WITHIN: Duration = Duration::from_secs(1);
+
 /// A record that a consumer delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -176,7 +180,8 @@ impl Drop for Deliveries {
         // Its caller is gone, perhaps cancelled, and a consumer must not stay behind for that. One bounded request.
         let (jetstream, stream, consumer) = (self.jetstream.clone(), self.stream.clone(), self.consumer().to_owned());
         tasks::detach(async move {
-            if let Err(unknown) = jetstream.delete_consumer(&stream, &consumer, jetstream.deadline()).await {
+            let by = jetstream.deadline().min(jetstream.env().now() + DELETE_WITHIN);
+            if let Err(unknown) = jetstream.delete_consumer(&stream, &consumer, by).await {
                 tracing::debug!(%unknown, "pass_consumer_left_to_its_timeout");
             }
         });

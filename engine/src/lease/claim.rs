@@ -11,8 +11,10 @@
 //! bump. What a claim wrote is given back when it fails or its caller goes away; see
 //! [`giveback`](super::giveback).
 
+use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use coordproto::answer::{BadArgument, Cause, Error, Landing, Unknown};
 use coordproto::key::Resource;
 use coordproto::lease::{Step, Terms, ends_by_age, step};
@@ -24,7 +26,7 @@ use serde_json::Map;
 use super::gate::Older;
 use super::giveback::Pending;
 use super::{Found, Inner, Lease, Leases, ROUNDS, contended};
-use crate::store::{Bucket, Expect, Put, Race, Store, Write, check_value};
+use crate::store::{Bucket, Expect, Put, Race, Store, Write, check_size};
 
 /// How often a claim looks at a sibling's claim in flight, unchanged, before it takes its place.
 const SIBLING_LOOKS: u32 = 3;
@@ -101,14 +103,11 @@ impl<S: Store> Leases<S> {
         let inner = &self.inner;
         terms.check(inner.lease_ttl)?;
         let resource = &terms.resource;
-        let id = format!("{:016x}", inner.env.random());
-        // As large as it may become, so that what is too large is refused before anything is sent.
-        let mut largest = inner.fresh_record(terms, &id);
-        (largest.epoch, largest.acquired_at) = (Some(u64::MAX), Some(inner.env.wall()));
-        check_value(inner.bucket(resource), resource.key(), &Write::Value(largest.encode()))?;
+        let record = inner.largest_record(terms);
+        // Before anything is sent.
+        check_size(inner.bucket(resource), resource.key(), encoded_len(&record))?;
         let mut attempt = Attempt {
-            id,
-            pending: Pending::new(inner.clone(), terms),
+            pending: Pending::new(inner, terms, record),
             inner,
             terms,
             gate_passed: resource.class() != "seat",
@@ -138,11 +137,10 @@ impl<S: Store> Leases<S> {
 }
 
 struct Attempt<'a, B: Bucket> {
-    /// Tells this claim's writes from every other's.
-    id: String,
     inner: &'a Arc<Inner<B>>,
     terms: &'a Terms,
-    pending: Pending<B>,
+    /// This claim's record, whose claim id tells its writes from every other's, and what of it is under way.
+    pending: Pending<'a, B>,
     gate_passed: bool,
     /// The revision of a sibling's claim in flight, and how often it was seen.
     sibling: (u64, u32),
@@ -204,21 +202,21 @@ impl<B: Bucket> Attempt<'_, B> {
     async fn extend(&mut self, found: Option<Found>, epoch: u64) -> Result<Round, Error> {
         let Some(Found { revision, record: Some(record), .. }) = found else { return Ok(Round::Again) };
         let terms = self.terms;
-        if record.claim.as_ref() != Some(&self.id) {
+        if record.claim != self.pending.record.claim {
             self.pending.disarm();
         }
         if terms.preferred.is_some() && terms.preferred != record.preferred {
             self.inner.rewrite_hint(&terms.resource, terms.preferred.as_deref(), epoch).await?;
         }
         let record = LeaseRecord {
-            claim: Some(self.id.clone()),
+            claim: self.pending.record.claim.clone(),
             ttl_ms: millis(terms),
             protocol: self.inner.gate.protocol,
             preferred: terms.preferred.clone().or(record.preferred),
             meta: terms.meta.clone().or(record.meta),
             ..record
         };
-        self.write_lease(&record, revision, epoch).await
+        self.write_lease(record.encode(), revision, epoch).await
     }
 
     /// Begins a new tenure over what was found.
@@ -228,12 +226,16 @@ impl<B: Bucket> Attempt<'_, B> {
         let before = found.and_then(|f| f.record);
         // The counter of the tenures before, as far as the record tells it.
         let last = before.as_ref().and_then(|r| r.epoch);
-        let mut record = inner.fresh_record(terms, &self.id);
-        record.meta = record.meta.or_else(|| before.and_then(|r| r.meta));
-        let bucket = inner.bucket(&terms.resource);
-        let key = terms.resource.key();
-        self.pending.arm(&record, last, stands);
-        let win = bucket.put(key, Write::Value(record.encode()), Expect::At(stands));
+        let record = &mut self.pending.record;
+        // Not committed yet, whatever the round before had come to.
+        (record.epoch, record.acquired_at) = (None, None);
+        record.preferred.clone_from(&terms.preferred);
+        if terms.meta.is_none() {
+            record.meta = before.and_then(|r| r.meta);
+        }
+        let value = Write::Value(record.encode());
+        self.pending.arm(last, stands);
+        let win = inner.bucket(&terms.resource).put(terms.resource.key(), value, Expect::At(stands));
         let (won, counter) = join(win, inner.counter(&terms.resource)).await;
         let won = match won {
             Ok(Put::Stored(revision)) => revision,
@@ -253,19 +255,19 @@ impl<B: Bucket> Attempt<'_, B> {
             Ok(())
         };
         let ((epoch, preferred), ()) = try_join(inner.mint(terms, counter?, last), declared).await?;
-        record.epoch = Some(epoch);
+        let record = &mut self.pending.record;
+        (record.epoch, record.acquired_at) = (Some(epoch), Some(inner.env.wall()));
         record.preferred = preferred;
-        record.acquired_at = Some(inner.env.wall());
-        self.write_lease(&record, won, epoch).await
+        let value = record.encode();
+        self.write_lease(value, won, epoch).await
     }
 
-    /// Writes a record with its epoch over revision `stands`, and makes the lease of it.
-    async fn write_lease(&mut self, record: &LeaseRecord, stands: u64, epoch: u64) -> Result<Round, Error> {
+    /// Writes a record with its epoch, `value`, over revision `stands`, and makes the lease of it.
+    async fn write_lease(&mut self, value: Bytes, stands: u64, epoch: u64) -> Result<Round, Error> {
         let (inner, terms) = (self.inner, self.terms);
         if ends_by_age(terms.resource.class()) {
             inner.declare_protocol().await?;
         }
-        let value = record.encode();
         let sent = inner.env.now();
         let put =
             inner.bucket(&terms.resource).put(terms.resource.key(), Write::Value(value.clone()), Expect::At(stands));
@@ -323,18 +325,18 @@ impl<B: Bucket> Inner<B> {
         }
     }
 
-    /// The record of a claim by these terms, its epoch not committed yet.
-    fn fresh_record(&self, terms: &Terms, id: &str) -> LeaseRecord {
+    /// The record of a claim by these terms, as large as it may become.
+    fn largest_record(&self, terms: &Terms) -> LeaseRecord {
         LeaseRecord {
             resource: terms.resource.name().to_owned(),
             owner: Some(terms.owner.clone()),
-            epoch: None,
-            claim: Some(id.to_owned()),
+            epoch: Some(u64::MAX),
+            claim: Some(format!("{:016x}", self.env.random())),
             ttl_ms: millis(terms),
             protocol: self.gate.protocol,
             preferred: terms.preferred.clone(),
             meta: terms.meta.clone(),
-            acquired_at: None,
+            acquired_at: Some(self.env.wall()),
         }
     }
 
@@ -403,4 +405,58 @@ fn fresh_counter(resource: &Resource) -> EpochRecord {
 
 fn millis(terms: &Terms) -> u64 {
     u64::try_from(terms.ttl.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How many bytes a record takes, of which none is kept: every claim asks, and hardly any is too large.
+fn encoded_len(record: &LeaseRecord) -> usize {
+    let mut counted = Counted(0);
+    serde_json::to_writer(&mut counted, record).expect("a record of strings, numbers and JSON values always encodes");
+    counted.0
+}
+
+/// Counts what is written to it.
+struct Counted(usize);
+
+impl io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coordproto::lease::PROTOCOL;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_as_long_as_what_is_written_of_it() {
+        let bare = LeaseRecord {
+            resource: "seat:\u{e4}\"".into(),
+            owner: Some("n1:9f".into()),
+            epoch: None,
+            claim: None,
+            ttl_ms: 45_000,
+            protocol: PROTOCOL,
+            preferred: None,
+            meta: None,
+            acquired_at: None,
+        };
+        let full = LeaseRecord {
+            epoch: Some(u64::MAX),
+            claim: Some("0123456789abcdef".into()),
+            preferred: Some("n1".into()),
+            meta: Some(serde_json::json!({"said": ["\n", 1.5, null]})),
+            acquired_at: Some("2026-01-02T03:04:05.678Z".parse().unwrap()),
+            ..bare.clone()
+        };
+        for record in [bare, full] {
+            assert_eq!(encoded_len(&record), record.encode().len());
+        }
+    }
 }

@@ -76,7 +76,7 @@ fn key_of(protocol: u32) -> Key {
 
 /// The protocols that these keys record.
 fn recorded(names: &Index) -> impl Iterator<Item = u32> {
-    names.keys().filter_map(|key| key.segments().nth(1)?.parse().ok())
+    names.names().filter_map(|name| name.strip_prefix(PROTOCOL_CLASS)?.strip_prefix('.')?.parse().ok())
 }
 
 impl<B: Bucket> Inner<B> {

@@ -6,7 +6,6 @@
 //! expectation is wrong for ever. If it is refused because the straggler landed first, the record bears this claim's id, and
 //! is released at its own revision. If it bears another's, it is not ours to touch.
 
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,14 +23,23 @@ use crate::tasks;
 /// The longest wait between two tries while the store cannot be asked.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a claim has under way. Dropped while armed, it gives it back in the background.
-pub(super) struct Pending<B: Bucket> {
-    inner: Arc<Inner<B>>,
-    resource: Resource,
-    ttl: Duration,
-    written: Option<Written>,
+/// What a claim has under way. Dropped while armed, it gives it back in the background, and only then is any of it copied.
+pub(super) struct Pending<'a, B: Bucket> {
+    inner: &'a Arc<Inner<B>>,
+    terms: &'a Terms,
+    /// The claim's record, as it is written next.
+    pub(super) record: LeaseRecord,
+    armed: Option<Armed>,
 }
 
+struct Armed {
+    /// The epoch of the tenure before, which a release keeps.
+    last: Option<u64>,
+    /// What the write in doubt expects of the record.
+    stands: u64,
+}
+
+/// What is given back.
 struct Written {
     owner: Option<String>,
     claim: Option<String>,
@@ -40,42 +48,39 @@ struct Written {
     stands: u64,
 }
 
-impl<B: Bucket> Pending<B> {
-    pub(super) fn new(inner: Arc<Inner<B>>, terms: &Terms) -> Pending<B> {
-        Pending { inner, resource: terms.resource.clone(), ttl: terms.ttl, written: None }
+impl<'a, B: Bucket> Pending<'a, B> {
+    pub(super) fn new(inner: &'a Arc<Inner<B>>, terms: &'a Terms, record: LeaseRecord) -> Pending<'a, B> {
+        Pending { inner, terms, record, armed: None }
     }
 
-    /// `record` is about to be written over revision `stands`. What a release of it leaves keeps `last`, the epoch of the
+    /// The record is about to be written over revision `stands`. What a release of it leaves keeps `last`, the epoch of the
     /// tenure before.
-    pub(super) fn arm(&mut self, record: &LeaseRecord, last: Option<u64>, stands: u64) {
-        let released = LeaseRecord { epoch: last, ..record.released() };
-        self.written = Some(Written {
-            owner: record.owner.clone(),
-            claim: record.claim.clone(),
-            release: released.encode(),
-            stands,
-        });
+    pub(super) fn arm(&mut self, last: Option<u64>, stands: u64) {
+        self.armed = Some(Armed { last, stands });
     }
 
     /// It was written, and stands at revision `won`: the next write of this claim is over that.
     pub(super) fn won(&mut self, won: u64) {
-        if let Some(written) = &mut self.written {
-            written.stands = won;
+        if let Some(armed) = &mut self.armed {
+            armed.stands = won;
         }
     }
 
     /// Nothing is under way that anybody would have to give back.
     pub(super) fn disarm(&mut self) {
-        self.written = None;
+        self.armed = None;
     }
 }
 
-impl<B: Bucket> Drop for Pending<B> {
+impl<B: Bucket> Drop for Pending<'_, B> {
     fn drop(&mut self) {
-        let Some(written) = mem::take(&mut self.written) else { return };
-        let (inner, resource) = (self.inner.clone(), self.resource.clone());
+        let Some(Armed { last, stands }) = self.armed else { return };
+        let release = LeaseRecord { epoch: last, ..self.record.released() }.encode();
+        let (owner, claim) = (self.record.owner.take(), self.record.claim.take());
+        let written = Written { owner, claim, release, stands };
+        let (inner, resource) = (self.inner.clone(), self.terms.resource.clone());
         // Whatever is still there by then has lapsed by itself.
-        let until = inner.env.now() + self.ttl;
+        let until = inner.env.now() + self.terms.ttl;
         // The caller may be gone, so this outlives it; it ends when it is settled, or with the TTL.
         tasks::detach(async move { give_back(&inner, &resource, written, until).await });
     }

@@ -184,7 +184,7 @@ impl<S: Store> Leases<S> {
     pub async fn get(&self, resource: &Resource) -> Result<Option<LeaseView>, Unknown> {
         let inner = &self.inner;
         let found = inner.look(resource).await.map_err(|u| u.during("get", resource.name()))?;
-        Ok(found.and_then(|found| if found.live { found.view(resource, inner.expiry(resource)) } else { None }))
+        Ok(found.and_then(|found| if found.live { found.view(resource.clone(), inner.expiry(resource)) } else { None }))
     }
 
     /// The live leases of a class, in the order of their keys. Certified by a quorum it stands on a lease of that bucket, see
@@ -194,7 +194,7 @@ impl<S: Store> Leases<S> {
     /// Unknown; never a shorter list.
     pub async fn list(&self, class: &Class, certified: &Certified) -> Result<Vec<LeaseView>, Unknown> {
         let views = self.inner.list(class, certified).await?;
-        Ok(views.into_iter().filter_map(|found| found.found.view(&found.resource, found.expiry)).collect())
+        Ok(views.into_iter().filter_map(|found| found.found.view(found.resource, found.expiry)).collect())
     }
 
     /// The last good write of a lease, for a listing of its bucket to stand on: the listing begins when that was sent.
@@ -252,11 +252,11 @@ impl Found {
     }
 
     /// What a reader is told: a committed tenure.
-    fn view(self, resource: &Resource, expiry: Expiry) -> Option<LeaseView> {
+    fn view(self, resource: Resource, expiry: Expiry) -> Option<LeaseView> {
         let record = self.record?;
         let deadline = record.deadline(self.written, expiry);
         Some(LeaseView {
-            resource: resource.clone(),
+            resource,
             deadline,
             owner: record.owner?,
             epoch: record.epoch?,

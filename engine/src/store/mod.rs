@@ -321,14 +321,23 @@ pub trait Store: Clone + Send + Sync + 'static {
 /// # Errors
 /// A value above [`Bucket::value_bytes_max`], by its record and its size.
 pub fn check_value<B: Bucket>(bucket: &B, key: &Key, write: &Write) -> Result<(), BadArgument> {
-    let most = bucket.value_bytes_max();
     match write {
-        Write::Value(value) if value.len() > most => {
-            let given = format!("{} bytes for {key} in {}", value.len(), bucket.name());
-            Err(BadArgument::new("value", given, format!("at most {most} bytes")))
-        }
-        _ => Ok(()),
+        Write::Value(value) => check_size(bucket, key, value.len()),
+        Write::Removal => Ok(()),
     }
+}
+
+/// The same rule about a value of so many bytes, which nobody has to have made yet.
+///
+/// # Errors
+/// As [`check_value`].
+pub fn check_size<B: Bucket>(bucket: &B, key: &Key, bytes: usize) -> Result<(), BadArgument> {
+    let most = bucket.value_bytes_max();
+    if bytes <= most {
+        return Ok(());
+    }
+    let given = format!("{bytes} bytes for {key} in {}", bucket.name());
+    Err(BadArgument::new("value", given, format!("at most {most} bytes")))
 }
 
 #[cfg(test)]

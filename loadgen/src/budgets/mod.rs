@@ -212,6 +212,7 @@ impl Charging {
                 break;
             }
         }
+        self.tally.with(turn.chargers, turn.way, Charges::turned);
         let counters = self.counters(turn, &desks[0]).await;
         let found = match counters {
             Ok((org, seats)) => account.settle(org, &seats),

@@ -12,6 +12,7 @@ use crate::floor::beside::Beside;
 use crate::floor::{Load, Request};
 use crate::recorder::Recorder;
 use crate::report::{Anomalies, BringUp, Report};
+use crate::rounds::shown;
 use crate::scenario::{DRAIN, Parts, Ran, Scenario, Start};
 use crate::table::units::{count, time};
 use crate::target::{Target, Unavailable};
@@ -118,34 +119,45 @@ impl Scenario for Charging {
 
     fn remarks(report: &Report) -> Vec<String> {
         let lines = report.params.get("charges").and_then(Value::as_array).into_iter().flatten();
-        lines.flat_map(|line| Way::ALL.into_iter().filter_map(|way| remark(line, way))).collect()
+        let of = |line| Way::ALL.into_iter().flat_map(move |way| [remark(line, way), compared(line, way)]);
+        lines.flat_map(of).flatten().collect()
     }
 }
 
-/// What the charges of so many chargers in one way came to, and how their throughput compares; none when there were none.
+/// What the charges of so many chargers in one way came to; none when there were none.
 fn remark(line: &Value, way: Way) -> Option<String> {
-    let of = |way: Way| line.get("ways")?.get(way.name());
-    let own = of(way)?;
+    let own = line.get("ways")?.get(way.name())?;
     let number = |name: &str| own.get(name)?.as_f64();
-    let chargers = line.get("chargers")?.as_u64()?;
-    let name = format!("{} {}", count(chargers), way.name());
-    let rate = |way: Way| of(way)?.get("answered_per_second")?.as_f64().filter(|rate| *rate > 0.0);
+    let name = name(line, way)?;
     let unknown = own.get("unknown")?.as_u64()?;
-    let Some(answered) = rate(way) else {
+    let Some(answered) = number("answered_per_second").filter(|rate| *rate > 0.0) else {
         return (unknown > 0).then(|| format!("{name}: none answered, {} unknown", count(unknown)));
     };
-    let others = Way::ALL.into_iter().skip_while(|other| *other != way).skip(1);
-    let times = others.filter_map(|other| Some(format!("; {:.2} times {}", answered / rate(other)?, other.name())));
     let wait = own.get("wait_p50_ns")?.as_u64().map_or_else(String::new, |ns| format!(", p50 {}", time(ns)));
     let exhausted = own.get("exhausted")?.as_u64()?;
     Some(format!(
-        "{name}: {}/s, {:.3} requests, {:.3} attempts each, {} exhausted{wait}{}",
+        "{name}: {}/s, {:.3} requests, {:.3} attempts each, {} exhausted{wait}",
         count(answered.round() as u64),
         number("requests_per_charge")?,
         number("attempts_per_charge")?,
         if exhausted == 0 { "none".to_owned() } else { count(exhausted) },
-        times.collect::<String>(),
     ))
+}
+
+/// How the throughput of one way compares with that of those after it; none where there is nothing to compare.
+fn compared(line: &Value, way: Way) -> Option<String> {
+    let times = line.get("ways")?.get(way.name())?.get("times")?;
+    let against = |other: Way| {
+        let blocks: Vec<f64> = times.get(other.name())?.as_array()?.iter().filter_map(Value::as_f64).collect();
+        Some(format!("{} times {}", shown(&blocks)?, other.name()))
+    };
+    let all: Vec<String> = Way::ALL.into_iter().filter_map(against).collect();
+    Some(format!("{}: {}", name(line, way)?, all.join(", "))).filter(|_| !all.is_empty())
+}
+
+/// The number of chargers and the way.
+fn name(line: &Value, way: Way) -> Option<String> {
+    Some(format!("{} {}", count(line.get("chargers")?.as_u64()?), way.name()))
 }
 
 #[cfg(test)]
@@ -158,14 +170,19 @@ mod tests {
     #[test]
     fn each_way_has_a_line_that_fits_and_says_what_it_came_to() {
         let mut report = full(Anomalies::default());
-        let came_to = |rate: f64, requests: f64, exhausted: u64| {
+        let came_to = |rate: f64, requests: f64, exhausted: u64, times: Value| {
             json!({
                 "answered_per_second": rate, "requests_per_charge": requests, "attempts_per_charge": requests / 2.0,
-                "unknown": exhausted, "exhausted": exhausted, "wait_p50_ns": 37_000_000,
+                "unknown": exhausted, "exhausted": exhausted, "wait_p50_ns": 37_000_000, "times": times,
             })
         };
-        let silent = json!({ "answered_per_second": 0.0, "unknown": 320, "exhausted": 0, "wait_p50_ns": null });
-        let ways = json!({ "combined": came_to(26_315.4, 0.022, 0), "uncombined": came_to(380.0, 4.0, 0), "plain": came_to(131.5, 11.25, 7) });
+        let silent =
+            json!({ "answered_per_second": 0.0, "unknown": 320, "exhausted": 0, "wait_p50_ns": null, "times": {} });
+        let ways = json!({
+            "combined": came_to(26_315.4, 0.022, 0, json!({ "uncombined": [69.25, 71.0, 60.5], "plain": [200.123] })),
+            "uncombined": came_to(380.0, 4.0, 0, json!({ "plain": [2.5, 3.0] })),
+            "plain": came_to(131.5, 11.25, 7, json!({})),
+        });
         let charges = json!([
             { "chargers": 1_000, "ways": ways },
             { "chargers": 32, "ways": { "combined": silent } },
@@ -173,8 +190,10 @@ mod tests {
         report.params.insert("charges".into(), charges);
         let lines = Charging::remarks(&report);
         let expected = [
-            "1,000 combined: 26,315/s, 0.022 requests, 0.011 attempts each, none exhausted, p50 37.0 ms; 69.25 times uncombined; 200.12 times plain",
-            "1,000 uncombined: 380/s, 4.000 requests, 2.000 attempts each, none exhausted, p50 37.0 ms; 2.89 times plain",
+            "1,000 combined: 26,315/s, 0.022 requests, 0.011 attempts each, none exhausted, p50 37.0 ms",
+            "1,000 combined: 69.25 (60.50 to 71.00) times uncombined, 200.12 times plain",
+            "1,000 uncombined: 380/s, 4.000 requests, 2.000 attempts each, none exhausted, p50 37.0 ms",
+            "1,000 uncombined: 2.75 (2.50 to 3.00) times plain",
             "1,000 plain: 132/s, 11.250 requests, 5.625 attempts each, 7 exhausted, p50 37.0 ms",
             "32 combined: none answered, 320 unknown",
         ];

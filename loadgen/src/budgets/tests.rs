@@ -58,6 +58,9 @@ async fn every_charge_is_counted_and_judged_in_every_way() {
     assert!(combined.busy * 3 < plain.busy, "{:?} of {:?}", combined.busy, plain.busy);
     let reported = charging.tally.reported(&charging.params);
     assert_eq!(reported[1]["ways"]["combined"]["admitted"], combined.admitted);
+    let times = &reported[1]["ways"]["combined"]["times"];
+    let blocks = |way: &str| times[way].as_array().unwrap().len();
+    assert_eq!((blocks("uncombined"), blocks("plain")), (7, 7), "fifty rounds are seven turns of each: {times}");
 }
 
 /// Every node charges once a round, all on one record: nobody runs out of attempts, few attempts are lost, and by the clock of

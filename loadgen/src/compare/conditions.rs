@@ -11,7 +11,7 @@ const CAME_TO: [&str; 2] = ["schedule_digest", "floor"];
 /// What else does so in the reports of each scenario. Everything that is not here is what a run was asked to be.
 const CAME_TO_IN: [(&str, &[&str]); 7] = [
     ("fleet", &["claims_settled", "seats_held_at_end"]),
-    ("soak", &["claims_settled", "seats_held_at_end"]),
+    ("soak", &["claims_settled", "seats_held_at_end", "copies_differing"]),
     ("mix", &["seats_held_at_end"]),
     ("listing", &["listings"]),
     ("budgets", &["charges"]),

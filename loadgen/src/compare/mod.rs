@@ -7,7 +7,7 @@
 //! comparison together are wrong once in twenty comparisons, if that.
 //!
 //! Runs of different environments, parameters or seeds are compared all the same, and the outcome is advice: neither a pass nor
-//! a failure.
+//! a failure. So it is where no latency could be compared and nothing else is worse: a run that came to nothing is a failure.
 
 mod conditions;
 mod spread;
@@ -196,7 +196,8 @@ impl Comparison {
         let is_new = |name: &&String| before.measurements.ops.get(*name).is_none_or(|op| op.arrivals.scheduled == 0);
         let met = after.measurements.ops.iter().filter(|(_, op)| op.arrivals.scheduled > 0).map(|(name, _)| name);
         found.remarks.extend(met.filter(is_new).map(|name| format!("{name}: new in the later run")));
-        if pending.is_empty() {
+        // What is missing or wrong needs no latency beside it: a run that collapsed has none to compare.
+        if pending.is_empty() && found.worse().next().is_none() {
             found.only_advice.push("no latency of the two could be compared".to_owned());
         }
         // Each of them may be wrong so rarely that all together are rarely wrong.

@@ -156,6 +156,38 @@ fn what_is_missing_fails_and_what_is_new_does_not() {
     renew_nan(&was);
 }
 
+/// Nothing of it can be compared any more, which is no excuse.
+#[test]
+fn a_run_that_came_to_nothing_fails() {
+    type Change = fn(&mut Report);
+    let was = run(1, 1.0);
+    let changes: [(&str, Change); 3] = [
+        ("every operation is missing", |r| r.measurements.ops.clear()),
+        ("nothing was scheduled", |r| {
+            r.measurements.ops.values_mut().for_each(|op| (op.arrivals, op.blocks) = Default::default());
+        }),
+        ("nothing was answered yes", |r| {
+            for op in r.measurements.ops.values_mut() {
+                op.requests_per_op = None;
+                (op.arrivals.unknown, op.arrivals.ok) = (op.arrivals.ok, 0);
+                op.blocks.iter_mut().for_each(|block| block.ok_us.0.clear());
+            }
+        }),
+    ];
+    for (what, change) in changes {
+        let mut is = was.clone();
+        change(&mut is);
+        let found = Comparison::of(&was, &is);
+        assert_eq!((found.exit(), &found.only_advice), (Exit::Missed, &vec![]), "{what}: {}", found.render());
+    }
+    // Too short to compare a latency, and wrong.
+    let mut short = was;
+    short.measurements.ops.values_mut().for_each(|op| op.blocks.truncate(7));
+    assert_eq!(Comparison::of(&short, &short).exit(), Exit::Unavailable);
+    let wrong = Report { findings: Anomalies { double_holders: 1, ..Anomalies::default() }.into(), ..short.clone() };
+    assert_eq!(Comparison::of(&short, &wrong).exit(), Exit::Missed);
+}
+
 fn renew_nan(was: &Report) {
     let mut is = was.clone();
     is.measurements.ops.get_mut("renew").unwrap().requests_per_op = Some(f64::NAN);
@@ -251,6 +283,7 @@ fn what_a_run_came_to_is_no_condition_of_it() {
         ("fleet", "claims_settled"),
         ("fleet", "floor"),
         ("soak", "seats_held_at_end"),
+        ("soak", "copies_differing"),
         ("mix", "seats_held_at_end"),
         ("listing", "listings"),
         ("budgets", "charges"),

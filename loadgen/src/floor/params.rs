@@ -108,8 +108,15 @@ const fn together(name: &'static str, request: Request, clients: usize) -> Cell 
     Cell { name, load: Load { shared: true, ..Load::of(request, clients, clients) } }
 }
 
-/// Everything there is to measure. Requests about a class are not made by the thousand: their answers would fill what a broker
-/// buffers of a connection, and measure that.
+/// Everything there is to measure.
+///
+/// A request about one key is made in every number at once over one connection, and over a hundred in those of which each has a
+/// share. The rest are fewer:
+///
+/// - ten indexes are the most over one connection, and one pass, since a connection's passes follow each other: an answer is a
+///   whole class, and more of them would fill what a broker buffers of a connection, and measure that;
+/// - an increment is a publish as a compare-and-set is, so what more connections make of it is not measured again;
+/// - a charge's client has a connection of its own and makes one charge after another: there is one of them, or there are 32.
 pub const CELLS: [Cell; 36] = [
     cell("cas/c1_f1", Request::Cas, 1, 1),
     cell("cas/c1_f10", Request::Cas, 1, 10),
@@ -195,6 +202,32 @@ mod tests {
             };
             assert_eq!(how, expected, "{name}");
         }
+    }
+
+    #[test]
+    fn every_request_has_the_cells_that_it_is_meant_to_have() {
+        // Fewer than there are connections would leave some idle.
+        let in_flight = [1, 10, 100, 1000];
+        let every = [1, 100].into_iter().flat_map(|c| in_flight.map(|f| (c, f, false))).filter(|(c, f, _)| f >= c);
+        let every: Vec<(usize, usize, bool)> = every.collect();
+        let mut all = 0;
+        for request in Request::value_variants() {
+            let meant = match request {
+                Request::Cas | Request::LeaderRead | Request::DirectGet => &*every,
+                Request::Index => &[(1, 1, false), (1, 10, false), (100, 100, false)],
+                Request::Pass => &[(1, 1, false), (10, 10, false), (100, 100, false)],
+                Request::Increment => &[(1, 1, false), (1, 100, false), (32, 32, true)],
+                Request::TwoWrites | Request::Batch | Request::Counters => {
+                    &[(1, 1, false), (32, 32, false), (32, 32, true)]
+                }
+            };
+            let its = CELLS.iter().map(|cell| cell.load).filter(|load| load.request == *request);
+            let has: Vec<_> = its.map(|load| (load.connections, load.in_flight, load.shared)).collect();
+            assert_eq!(has, meant, "{}", request.name());
+            all += meant.len();
+        }
+        assert_eq!(all, CELLS.len());
+        assert!(CELLS.iter().all(|cell| !cell.load.bursts), "a cell's requests follow each other without a pause");
     }
 
     #[test]

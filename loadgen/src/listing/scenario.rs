@@ -1,5 +1,6 @@
 //! The listings as what is around them sees them: how they are opened on brokers, and what they say of themselves.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use crate::duration;
 use crate::floor::beside::Beside;
 use crate::floor::{Load, Request};
 use crate::recorder::{Outcome, Recorder};
-use crate::report::{Anomalies, BringUp, Operation, Report};
+use crate::report::{Anomalies, BringUp, Operation, Report, TimeBlock};
+use crate::rounds::shown;
 use crate::scenario::{DRAIN, Parts, Ran, Scenario, Start};
 use crate::table::units::{count, percent};
 use crate::target::{Target, Unavailable};
@@ -126,7 +128,8 @@ impl Scenario for Listing {
     }
 
     fn remarks(report: &Report) -> Vec<String> {
-        Strategy::ALL.into_iter().filter_map(|strategy| remark(report, strategy)).collect()
+        let lines = |strategy| [remark(report, strategy), compared(report, strategy)];
+        Strategy::ALL.into_iter().flat_map(lines).flatten().collect()
     }
 }
 
@@ -166,8 +169,11 @@ fn without_answer(strategy: Strategy, unknown: impl Fn(&str) -> u64) -> WithoutA
     WithoutAnswer { listings: unknown(Ops::name(strategy)), barriers }
 }
 
-/// What the listings of one way came to, and how long they took beside those of the way that it is compared with; how many
-/// had no answer, where none had one; none when there were none.
+/// In so many parts of a run's time its ways are held against each other. Each has several turns of every way, unless the run
+/// is a short one.
+const PARTS: u64 = 8;
+
+/// What the listings of one way came to; how many had no answer, where none had one; none when there were none.
 fn remark(report: &Report, strategy: Strategy) -> Option<String> {
     let name = strategy.name();
     let counts = report.params.get("listings")?.get(name)?;
@@ -178,22 +184,51 @@ fn remark(report: &Report, strategy: Strategy) -> Option<String> {
     }
     let share = |count: &str| of(count).map(|count| share(count, answered));
     let reads = counts.get("leader_reads_per_listing")?.as_f64()?;
-    let compared = match strategy {
-        Strategy::Leader => Some(Strategy::Naive),
-        Strategy::Quorum => Some(Strategy::Leader),
-        Strategy::Naive => None,
-    };
-    let median = |strategy: Strategy| operation(report, strategy)?.latency.corrected.p50_ns.filter(|p50| *p50 > 0);
-    let times = compared.and_then(|other| Some((median(strategy)? as f64 / median(other)? as f64, other.name())));
-    let times = times.map_or_else(String::new, |(times, other)| format!("; p50 {times:.2} times {other}'s"));
     Some(format!(
-        "{name}: of {}, {} short, {} double, {} old; {:.2} requests each, {reads:.3} leader reads{times}",
+        "{name}: of {}, {} short, {} double, {} old; {:.2} requests each, {reads:.3} leader reads",
         count(answered),
         share("short")?,
         share("double")?,
         share("old")?,
         operation(report, strategy)?.requests_per_op?,
     ))
+}
+
+/// How long the listings of one way took beside those of the way that it is compared with; none where either has no answer.
+fn compared(report: &Report, strategy: Strategy) -> Option<String> {
+    let other = match strategy {
+        Strategy::Leader => Strategy::Naive,
+        Strategy::Quorum => Strategy::Leader,
+        Strategy::Naive => return None,
+    };
+    let times = shown(&times(operation(report, strategy)?, operation(report, other)?))?;
+    Some(format!("{}: p50 {times} times {}'s", strategy.name(), other.name()))
+}
+
+/// The ratio of two operations' medians in each part of the time in which both had an answer.
+fn times(own: &Operation, other: &Operation) -> Vec<f64> {
+    let all = || own.blocks.iter().chain(&other.blocks).map(|block| block.t_ns);
+    let Some((first, last)) = all().min().zip(all().max()) else { return Vec::new() };
+    let of_part = |op: &Operation, part: u64| {
+        let within = |block: &&TimeBlock| (block.t_ns - first) * PARTS / (last - first + 1) == part;
+        median(op.blocks.iter().filter(within))
+    };
+    (0..PARTS).filter_map(|part| Some(of_part(own, part)? / of_part(other, part)?)).collect()
+}
+
+/// The median of what was answered yes in some blocks, in microseconds; none where nothing was.
+fn median<'a>(blocks: impl Iterator<Item = &'a TimeBlock>) -> Option<f64> {
+    let mut counts = BTreeMap::<u64, u64>::new();
+    for (top, count) in blocks.flat_map(|block| &block.ok_us.0) {
+        *counts.entry(*top).or_default() += count;
+    }
+    let half = counts.values().sum::<u64>().div_ceil(2);
+    let mut up_to = 0;
+    let reaches = |(_, count): &(&u64, &u64)| {
+        up_to += **count;
+        up_to >= half
+    };
+    counts.iter().find(reaches).map(|(top, _)| *top as f64)
 }
 
 /// How many listings of a way of which none was answered are unknown; none when there were none.
@@ -226,6 +261,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::report::Distribution;
     use crate::report::tests::full;
 
     #[test]
@@ -239,21 +275,43 @@ mod tests {
             "naive": counts(14_820, 3, 0.0),
         });
         report.params.insert("listings".into(), listings);
-        for (way, times) in [("leader", 3), ("quorum", 1), ("naive", 2)] {
+        for (way, ms) in [("leader", Some(3)), ("quorum", None), ("naive", Some(2))] {
             let mut op = op.clone();
             op.arrivals.unknown = 0;
-            op.latency.corrected.p50_ns = Some(1_000_000 * times);
+            op.blocks = ms.map_or_else(Vec::new, |ms| vec![block(0, ms)]);
             report.measurements.ops.insert(format!("listing/{way}"), op);
         }
         let lines = Listing::remarks(&report);
         let expected = [
-            "leader: of 20,000, none short, none double, 2.4 % old; 1.00 requests each, 0.073 leader reads; p50 1.50 times naive's",
+            "leader: of 20,000, none short, none double, 2.4 % old; 1.00 requests each, 0.073 leader reads",
+            "leader: p50 1.50 times naive's",
             "naive: of 20,000, 74.1 % short, none double, <0.1 % old; 1.00 requests each, 0.000 leader reads",
         ];
         assert_eq!(lines, expected);
         assert!(lines.iter().all(|line| line.len() <= 120), "{lines:?}");
         report.params.clear();
+        report.measurements.ops.clear();
         assert_eq!(Listing::remarks(&report), [] as [&str; 0], "before anything was listed");
+    }
+
+    /// A block with three answers of so many milliseconds and one of a second.
+    fn block(second: u64, ms: u64) -> TimeBlock {
+        let ok_us = Distribution([(ms * 1_000, 3), (1_000_000, 1)].into());
+        TimeBlock { t_ns: second * 1_000_000_000, ended: 4, requests: 4, ok_us, refused_us: Distribution::default() }
+    }
+
+    #[test]
+    fn ways_are_compared_part_by_part_of_the_run() {
+        let renew = full(Anomalies::default()).measurements.ops["renew"].clone();
+        let of = |blocks: Vec<TimeBlock>| Operation { blocks, ..renew.clone() };
+        // The machine was three times as slow in the last quarter, and gave one of the two a bad second.
+        let slow = |second: u64| if second < 18 { 1 } else { 3 };
+        let naive = of((0..24).map(|second| block(second, 10 * slow(second))).collect());
+        let own = |second: u64| if second == 4 { 90 } else { 20 * slow(second) };
+        assert_eq!(times(&of((0..24).map(|second| block(second, own(second))).collect()), &naive), [2.0; 8]);
+        let half = of((0..12).map(|second| block(second, 15)).collect());
+        assert_eq!(times(&half, &naive), [1.5; 4], "where both were answered");
+        assert_eq!(times(&of(Vec::new()), &naive), [] as [f64; 0]);
     }
 
     #[test]
@@ -265,6 +323,7 @@ mod tests {
         let mut lines = |unknown: [(&str, u64); 4]| {
             for (name, unknown) in unknown {
                 let mut op = op.clone();
+                op.blocks.clear();
                 op.arrivals.unknown = unknown;
                 report.measurements.ops.insert(name.into(), op);
             }

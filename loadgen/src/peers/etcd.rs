@@ -1,6 +1,7 @@
 //! etcd, three members of it started for the run, with a lease for each seat or one for each node.
 //!
-//! It syncs every commit to the disk, as the brokers here do. A claim is a transaction that creates the seat's key, bound to a
+//! It syncs every commit to the disk, as the brokers here do: that is its default, and it is started without the flag that turns
+//! it off and without any setting from the environment. A claim is a transaction that creates the seat's key, bound to a
 //! lease; a renewal keeps the lease alive, which no quorum writes; every read is linearizable.
 
 use std::io;
@@ -11,11 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::env::Env;
-use etcd_client::{Client, Compare, CompareOp, GetOptions, LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TxnOp};
+use etcd_client::{
+    Client, Compare, CompareOp, GetOptions, KeyValue, LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TxnOp,
+};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 
+use super::durability::Etcds;
+use super::listed::Listed;
 use super::peer::{Charged, Failed, Peer, Renewed};
 use super::{ATTEMPTS, VALUE, failed};
 use crate::target::Unavailable;
@@ -32,6 +37,10 @@ pub(super) fn found() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join("etcd")).find(|file| file.is_file())
 }
 
+fn unavailable(error: impl std::fmt::Display) -> Unavailable {
+    Unavailable::Peer { peer: "etcd", reason: error.to_string() }
+}
+
 /// The members; dropped, they are killed and what they stored is removed.
 pub(super) struct Cluster {
     members: Vec<Child>,
@@ -42,7 +51,6 @@ pub(super) struct Cluster {
 impl Cluster {
     /// Starts them, and waits until they answer a read that needs a quorum.
     pub(super) async fn start(env: &Env, binary: PathBuf) -> Result<Cluster, Unavailable> {
-        let unavailable = |error: io::Error| Unavailable::Peer { peer: "etcd", reason: error.to_string() };
         let data = tempfile::Builder::new().prefix("loadgen-etcd-").tempdir().map_err(unavailable)?;
         let ports = ports(2 * MEMBERS).map_err(unavailable)?;
         let url = |port: u16| format!("http://127.0.0.1:{port}");
@@ -62,6 +70,11 @@ impl Cluster {
                 "--log-level",
                 "error",
             ]);
+            // It reads settings from there too, among them one by which it syncs nothing.
+            let set = std::env::vars_os().map(|(name, _)| name);
+            for name in set.filter(|name| name.as_encoded_bytes().starts_with(b"ETCD_")) {
+                command.env_remove(name);
+            }
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn()
         };
         let members = (0..MEMBERS).map(start).collect::<io::Result<_>>().map_err(unavailable)?;
@@ -73,11 +86,17 @@ impl Cluster {
                 Ok(Ok(_)) => return Ok(cluster),
                 Ok(Err(_)) => env.sleep(env.jitter(Duration::from_millis(100))).await,
                 Err(_) => {
-                    let reason = format!("no answer within {READY_WITHIN:?} of its start");
-                    return Err(Unavailable::Peer { peer: "etcd", reason });
+                    return Err(unavailable(format_args!("no answer within {READY_WITHIN:?} of its start")));
                 }
             }
         }
+    }
+
+    /// What they are, as they say it themselves.
+    pub(super) async fn described(&self) -> Result<Etcds, Unavailable> {
+        let status = async { self.client(0).await?.status().await };
+        let status = status.await.map_err(unavailable)?;
+        Ok(Etcds { version: status.version().to_owned(), members: self.members.len() })
     }
 
     /// The members' names and processes.
@@ -125,7 +144,6 @@ impl Etcd {
         of_nodes: bool,
         ttl: Duration,
     ) -> Result<Etcd, Unavailable> {
-        let unavailable = |error: etcd_client::Error| Unavailable::Peer { peer: "etcd", reason: error.to_string() };
         // Whole seconds, rounded up.
         let ttl = ttl.as_millis().div_ceil(1000) as i64;
         let (mut clients, mut of_each) = (Vec::new(), Vec::new());
@@ -166,6 +184,11 @@ impl Etcd {
         let Some(found) = found.kvs().first() else { return Ok((0, 0)) };
         Ok((found.mod_revision(), found.value_str().map_err(failed)?.parse().map_err(failed)?))
     }
+}
+
+/// A revision as others count theirs.
+fn revision(revision: i64) -> Result<u64, Failed> {
+    u64::try_from(revision).map_err(failed)
 }
 
 /// A lease.
@@ -243,21 +266,22 @@ impl Peer for Etcd {
         futures_util::future::join_all(answers).await.into_iter().collect()
     }
 
-    async fn write(&self, class: &str, key: &str) -> Result<(), Failed> {
+    async fn write(&self, class: &str, key: &str) -> Result<u64, Failed> {
         let key = format!("{}{class}/{key}", self.prefix);
-        self.client(0).put(key, VALUE, None).await.map(drop).map_err(failed)
+        let put = self.client(0).put(key, VALUE, None).await.map_err(failed)?;
+        revision(put.header().ok_or("a write was answered without its revision")?.revision())
     }
 
-    async fn list(&self, class: &str) -> Result<Vec<String>, Failed> {
+    async fn list(&self, class: &str) -> Result<Vec<Listed>, Failed> {
         let prefix = format!("{}{class}/", self.prefix);
         let found = self.client(0).get(prefix.as_str(), Some(GetOptions::new().with_prefix())).await.map_err(failed)?;
-        let name = |key: &str| key.strip_prefix(&prefix).map(str::to_owned);
-        found
-            .kvs()
-            .iter()
-            .map(|found| found.key_str().map_err(failed))
-            .filter_map(|key| key.map(name).transpose())
-            .collect()
+        let listed = |found: &KeyValue| {
+            let key = found.key_str().map_err(failed)?;
+            let key =
+                key.strip_prefix(&prefix).ok_or_else(|| format!("{key} does not begin with {prefix}"))?.to_owned();
+            Ok(Listed { key, revision: revision(found.mod_revision())? })
+        };
+        found.kvs().iter().map(listed).collect()
     }
 
     async fn charge(&self, client: usize) -> Result<Charged, Failed> {

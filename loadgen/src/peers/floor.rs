@@ -108,6 +108,7 @@ impl From<Bare> for Piece {
             latency: measured.latency(&[Outcome::Ok]).corrected,
             wrong: counts.of(Outcome::Refused),
             unknown: counts.of(Outcome::Unknown) + counts.of(Outcome::Error),
+            listed: None,
         }
     }
 }

@@ -1,18 +1,20 @@
 //! The key-value store of `async_nats`, as its documentation shows it: `create` to claim, `entry` and then `update` at its
-//! revision to renew and to charge, `keys` and `get` to list, `get` to read.
+//! revision to renew and to charge, `keys` and `get` to list, `get` to read. Where a value is listed, `entry` stands for `get`,
+//! which asks for the same and drops the revision.
 //!
 //! Who knows better renews without reading first, since the revision is known from the write before, and a node's seats at once.
 
 use std::time::Duration;
 
 use async_nats::jetstream;
-use async_nats::jetstream::kv::{Config, CreateErrorKind, Store, UpdateErrorKind};
+use async_nats::jetstream::kv::{Config, CreateErrorKind, Operation, Store, UpdateErrorKind};
 use async_nats::jetstream::stream::StorageType;
 use bytes::Bytes;
 use engine::broker::Access;
 use futures_util::future::join_all;
 use futures_util::stream::TryStreamExt;
 
+use super::listed::Listed;
 use super::peer::{Charged, Failed, Peer, Renewed};
 use super::{ATTEMPTS, LISTED, VALUE, failed};
 use crate::target::Unavailable;
@@ -170,18 +172,18 @@ impl Peer for Kv {
         answers.await.into_iter().collect()
     }
 
-    async fn write(&self, class: &str, key: &str) -> Result<(), Failed> {
-        self.of_class(class).put(key, Bytes::from_static(VALUE)).await.map(drop).map_err(failed)
+    async fn write(&self, class: &str, key: &str) -> Result<u64, Failed> {
+        self.of_class(class).put(key, Bytes::from_static(VALUE)).await.map_err(failed)
     }
 
-    async fn list(&self, class: &str) -> Result<Vec<String>, Failed> {
+    async fn list(&self, class: &str) -> Result<Vec<Listed>, Failed> {
         let store = self.of_class(class);
         let keys = store.keys().await.map_err(failed)?.map_err(failed);
         let read = keys.map_ok(|key| async move {
-            let value = store.get(&key).await.map_err(failed)?;
-            Ok(value.map(|_| key))
+            let entry = store.entry(&key).await.map_err(failed)?.filter(|entry| entry.operation == Operation::Put);
+            Ok(entry.map(|entry| Listed { key, revision: entry.revision }))
         });
-        read.try_buffer_unordered(READS_AT_ONCE).try_filter_map(|key| async { Ok(key) }).try_collect().await
+        read.try_buffer_unordered(READS_AT_ONCE).try_filter_map(|listed| async { Ok(listed) }).try_collect().await
     }
 
     async fn charge(&self, client: usize) -> Result<Charged, Failed> {

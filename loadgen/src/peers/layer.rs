@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coordproto::key::{Class, Key, Resource};
+use coordproto::listing::Version;
 use coordproto::window::{Windows, Zone};
 use engine::env::Env;
 use engine::lease::{Claim, Config, Lease, Leases, Renew, Terms};
@@ -12,9 +13,10 @@ use engine::slots::Settings;
 use engine::slots::budgets::{Budgets, Caps};
 use engine::store::listing::LIST_WITHIN;
 use engine::store::nats::{Nats, NatsBucket};
-use engine::store::{Barrier, Bucket, BucketSpec, Certified, Expect, Store, Write};
+use engine::store::{Barrier, Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
 use jiff::Timestamp;
 
+use super::listed::Listed;
 use super::peer::{Charged, Failed, Peer, Renewed};
 use super::{LISTED, VALUE, failed};
 use crate::target::Unavailable;
@@ -72,12 +74,14 @@ impl Layer {
     }
 
     /// The keys of a class, certified in one way or the other.
-    pub(super) async fn certified(&self, class: &str, certified: &Certified) -> Result<Vec<String>, Failed> {
+    pub(super) async fn certified(&self, class: &str, certified: &Certified) -> Result<Vec<Listed>, Failed> {
         let bucket = &self.listed[class];
         let by = bucket.env().now() + LIST_WITHIN;
         let listing = bucket.list(&Class::node().filter(), certified, by).await.map_err(failed)?;
-        let name = |key: Key| key.segments().nth(1);
-        Ok(listing.entries.into_iter().filter_map(|(key, _)| name(key)).collect())
+        let entries = listing.entries.into_iter();
+        let named =
+            |(key, version): (Key, Version)| Some(Listed { key: key.segments().nth(1)?, revision: version.revision });
+        Ok(entries.filter_map(named).collect())
     }
 }
 
@@ -124,12 +128,15 @@ impl Peer for Layer {
         kept.collect()
     }
 
-    async fn write(&self, class: &str, name: &str) -> Result<(), Failed> {
+    async fn write(&self, class: &str, name: &str) -> Result<u64, Failed> {
         let value = Write::Value(Bytes::from_static(VALUE));
-        self.listed[class].put(&key(name), value, Expect::Any).await.map(drop).map_err(failed)
+        match self.listed[class].put(&key(name), value, Expect::Any).await.map_err(failed)? {
+            Put::Stored(revision) => Ok(revision),
+            Put::Lost(race) => Err(format!("a write that expects nothing has lost a race: {race:?}")),
+        }
     }
 
-    async fn list(&self, class: &str) -> Result<Vec<String>, Failed> {
+    async fn list(&self, class: &str) -> Result<Vec<Listed>, Failed> {
         self.certified(class, &Certified::Leader).await
     }
 

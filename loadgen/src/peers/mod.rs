@@ -3,8 +3,9 @@
 //!
 //! They have their turns at each piece of work, round after round, so that all were measured on the same machine under the same
 //! load, whatever else it had to do. What is reported are medians over the rounds and how far these are apart, and the layer's
-//! ratios to the others, round by round. All keep three copies and sync every write before it is acknowledged: the brokers by
-//! `sync_interval: always`, etcd by its own nature.
+//! ratios to the others, round by round. Who begins is another in each round. The three brokers that a run starts itself and etcd's
+//! three members all keep three copies and sync every write before it is acknowledged, the brokers by `sync_interval: always`,
+//! etcd by its own nature; where other brokers promise something else, a report says so.
 //!
 //! Each is used in its natural way over one connection of each node, and the ways differ:
 //!
@@ -19,10 +20,12 @@
 //! What is wrong is counted for each, and fails no run but for this layer's own: to be fast and wrong is a result.
 
 mod args;
+mod durability;
 mod etcd;
 mod floor;
 mod kv;
 mod layer;
+mod listed;
 mod pace;
 mod peer;
 mod ratios;
@@ -31,6 +34,7 @@ mod tally;
 mod turns;
 mod work;
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use engine::env::Env;
@@ -40,6 +44,7 @@ use crate::scenario::Parts;
 
 pub use args::PeersArgs;
 
+use durability::Servers;
 use tally::Tally;
 
 /// The classes that are listed. The number of keys of the last is that of the seats.
@@ -96,6 +101,8 @@ pub struct Peers {
     recorder: Recorder,
     tally: Tally,
     parts: Parts,
+    /// Known once all are open.
+    servers: OnceLock<Servers>,
 }
 
 /// What went wrong, in words.

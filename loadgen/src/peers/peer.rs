@@ -3,6 +3,8 @@
 
 use std::future::Future;
 
+use super::listed::Listed;
+
 /// What went wrong, in the peer's words. Nothing is known of what was asked.
 pub(super) type Failed = String;
 
@@ -38,11 +40,11 @@ pub(super) trait Peer: Clone + Send + Sync + 'static {
         self.renew(node, held)
     }
 
-    /// Writes a key of a class, whatever stands there.
-    fn write(&self, class: &str, key: &str) -> impl Future<Output = Result<(), Failed>> + Send;
+    /// Writes a key of a class, whatever stands there; answers the revision.
+    fn write(&self, class: &str, key: &str) -> impl Future<Output = Result<u64, Failed>> + Send;
 
     /// The keys of a class that it lists, with their values read.
-    fn list(&self, class: &str) -> impl Future<Output = Result<Vec<String>, Failed>> + Send;
+    fn list(&self, class: &str) -> impl Future<Output = Result<Vec<Listed>, Failed>> + Send;
 
     /// Charges one token to a client's seat and to the company.
     fn charge(&self, client: usize) -> impl Future<Output = Result<Charged, Failed>> + Send;

@@ -5,8 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::tally::{Round, Rounds, spread};
+use super::tally::{Round, Rounds};
 use super::turns::{Column, Figure, WORKS, Work};
+use crate::rounds::spread;
 
 /// As a report has it, by work and column; what has no two sides is left out.
 pub(super) fn reported(rounds: &Rounds) -> Value {

@@ -1,21 +1,25 @@
 //! The peers as what is around them sees them: how they are opened, whose turn it is, and what they say of themselves.
 
 use std::future::Future;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use engine::env::Mono;
 use engine::store::Certified;
 use engine::store::nats::Nats;
 use futures_util::future::try_join_all;
+use serde::Deserialize;
 use serde_json::Value;
 
+use super::durability::{self, Servers};
 use super::etcd::{self, Cluster, Etcd};
 use super::floor::Floor;
 use super::kv::Kv;
 use super::layer::Layer;
+use super::listed::{Account, Wrongs};
 use super::peer::{Failed, Peer};
 use super::tally::Tally;
-use super::turns::{Column, Does, Listing, Renewal, TURNS, Turn};
+use super::turns::{Column, Does, Listing, Renewal, TURNS, Turn, of_round};
 use super::work::{Piece, Work};
 use super::{LISTED, Params, Peers, failed, ratios};
 use crate::duration;
@@ -27,6 +31,9 @@ use crate::target::{Target, Unavailable};
 
 /// The part with which the measurement begins. Every turn is a part of its own name.
 const TURNS_BEGIN: &str = "turns";
+
+/// The servers among a report's parameters: null until all are open.
+const SERVERS: &str = "servers";
 
 /// The part in which everything is renewed once before renewals are measured.
 const SETTLE: &str = "settle";
@@ -70,7 +77,8 @@ impl Scenario for Peers {
     fn new(params: Params, Start { env, origin, prefix, replicas }: Start) -> Peers {
         let mut recorder = Recorder::new(origin);
         let tally = Tally::new(&mut recorder);
-        Peers { env, params, prefix, replicas, recorder, tally, parts: Parts::default() }
+        let (parts, servers) = (Parts::default(), OnceLock::new());
+        Peers { env, params, prefix, replicas, recorder, tally, parts, servers }
     }
 
     async fn open_and_run(
@@ -111,11 +119,18 @@ impl Scenario for Peers {
 
     /// What the layer did wrong. That others are is a result and no anomaly.
     fn anomalies(&self) -> Anomalies {
-        let of = |at: fn(Does) -> bool| self.tally.wrong_with_the_layer(at);
+        let of = |at: fn(Does) -> bool| self.tally.of_the_layer(at, |round| round.wrong);
+        let listed = |at: fn(Listing) -> bool, of: fn(Wrongs) -> u64| {
+            let at = |does| matches!(does, Does::List(_, how) if at(how));
+            self.tally.of_the_layer(at, |round| round.listed.map_or(0, of))
+        };
         Anomalies {
             winners_told_not_held: of(|does| matches!(does, Does::Claim | Does::ClaimAndRead)),
             live_leases_lost: of(|does| matches!(does, Does::Renew(_))),
-            listing_short: of(|does| matches!(does, Does::List(..))),
+            listing_short: listed(|_| true, |wrongs| wrongs.short),
+            listing_double: listed(|_| true, |wrongs| wrongs.double),
+            // That the leader certifies a listing does not promise the newest value.
+            listing_old: listed(|how| how == Listing::Proved, |wrongs| wrongs.old),
             // Charges that were acknowledged and are not counted, or the other way round.
             ops_unsettled: of(|does| does == Does::Charge),
             ..Anomalies::default()
@@ -132,6 +147,7 @@ impl Scenario for Peers {
             ("rounds", params.rounds.into()),
             ("slice", duration::format(params.slice).into()),
             ("charges", params.charges.into()),
+            (SERVERS, serde_json::to_value(self.servers.get()).expect("names and numbers always serialise")),
             ("turns", self.tally.reported()),
             ("ratios", self.tally.ratios()),
         ]
@@ -145,12 +161,15 @@ impl Scenario for Peers {
         (part == "opening").then(|| format!("connecting {} nodes to each peer, filling classes", self.params.nodes))
     }
 
-    /// A line for each turn, one for each work's ratios, and what is missing.
+    /// How durable each side is, a line for each turn, one for each work's ratios, and what is missing.
     fn remarks(report: &Report) -> Vec<String> {
         let turns = report.params.get("turns").and_then(Value::as_object).filter(|turns| !turns.is_empty());
         let Some(turns) = turns else { return Vec::new() };
         let line = |turn: &Turn| Some(format!("{}: {}", turn.name, remark(turns.get(turn.name)?)?));
-        let mut lines: Vec<String> = TURNS.iter().filter_map(line).collect();
+        let servers = report.params.get(SERVERS).and_then(|servers| Servers::deserialize(servers).ok());
+        let durability = |servers: Servers| durability::remarks(&report.environment.store, &servers);
+        let mut lines = servers.map(durability).unwrap_or_default();
+        lines.extend(TURNS.iter().filter_map(line));
         lines.extend(report.params.get("ratios").map(ratios::remarks).unwrap_or_default());
         for (turn, missing) in [
             ("claim/etcd_seats", "etcd was left out: there is no etcd in PATH"),
@@ -172,7 +191,7 @@ impl Peers {
         stores.extend(try_join_all((1..nodes).map(|node| target.store(node))).await?);
         let layer = Layer::open(&self.env, &stores, named, (ttl, self.params.charges)).await?;
         let kv = Kv::open(target.access(), nodes, named, ttl).await?;
-        let (mut etcd, mut cluster) = (None, None);
+        let (mut etcd, mut cluster, mut etcds) = (None, None, None);
         if let Some(binary) = etcd::found() {
             let started = Box::pin(Cluster::start(&self.env, binary)).await?;
             if let Some(sampler) = self.parts.sampler() {
@@ -182,6 +201,7 @@ impl Peers {
             let of_nodes = Etcd::open(&started, nodes, true, ttl).await?;
             let of_seats = self.seat(Column::EtcdSeats, of_seats).await?;
             etcd = Some((of_seats, self.seat(Column::EtcdNodes, of_nodes).await?));
+            etcds = Some(started.described().await?);
             cluster = Some(started);
         }
         let (layer, kv) = (self.seat(Column::Layer, layer).await?, self.seat(Column::Kv, kv).await?);
@@ -194,12 +214,14 @@ impl Peers {
             }
             Err(unavailable) => return Err(unavailable),
         };
+        let brokers = target.members().map(|(members, _)| members.len());
+        self.servers.set(Servers { brokers, etcd: etcds }).expect("a run is opened once");
         Ok(All { layer, kv, etcd, floor, _cluster: cluster })
     }
 
     /// A peer with its classes filled.
     async fn seat<P: Peer>(&self, column: Column, peer: P) -> Result<Seat<P>, Unavailable> {
-        let work = Work { env: self.env.clone(), params: self.params.clone(), peer };
+        let work = Work { env: self.env.clone(), params: self.params.clone(), peer, account: Account::default() };
         for class in LISTED {
             let loaded = work.load(class, self.params.keys(class)).await;
             loaded.map_err(|reason| Unavailable::Peer { peer: column.name(), reason })?;
@@ -208,19 +230,19 @@ impl Peers {
     }
 
     async fn rounds(&self, all: &mut All) {
+        let (etcd, floor) = (all.etcd.is_some(), all.floor.is_some());
+        let there = |column: Column| (etcd || !column.is_etcd()) && (floor || column != Column::Floor);
         for round in 0..self.params.rounds {
             let mut idle = None;
-            for turn in TURNS.iter() {
+            for turn in of_round(round, there) {
                 match (turn.work.does, turn.column, &mut all.etcd, &all.floor) {
-                    (Does::Idle, column, etcd, _) => {
+                    (Does::Idle, ..) => {
                         // One stretch for all, since nobody does anything.
                         let from = match idle {
                             Some(from) => from,
                             None => *idle.insert(self.idle(turn.work.name).await),
                         };
-                        if etcd.is_some() || !column.is_etcd() {
-                            self.over(turn, from, Ok(Piece::default()));
-                        }
+                        self.over(turn, from, Ok(Piece::default()));
                     }
                     (Does::List(class, Listing::Proved), ..) => self.list_proved(&all.layer.work, turn, class).await,
                     (_, Column::Layer, ..) => self.take_turn(&mut all.layer, turn, round).await,
@@ -331,8 +353,14 @@ fn remark(turn: &Value) -> Option<String> {
     let cpu = number("servers_cpu_percent", "median").map_or_else(|| "?".to_owned(), percent);
     let cpu = format!("CPU of its servers {cpu}");
     let Some(median) = rate("median") else { return Some(cpu) };
+    let wrong = match [sum("short"), sum("double"), sum("old")] {
+        [Some(short), Some(double), Some(old)] if turn.get("wrong")?.as_u64()? > 0 => {
+            format!(" ({short} short, {double} double, {old} old)")
+        }
+        _ => String::new(),
+    };
     Some(format!(
-        "{median}/s ({} to {}), p50 {}, p99 {}, {cpu}; {} wrong, {} unknown of {}",
+        "{median}/s ({} to {}), p50 {}, p99 {}, {cpu}; {} wrong{wrong}, {} unknown of {}",
         rate("least")?,
         rate("most")?,
         at("p50_ns"),
@@ -362,16 +390,27 @@ mod tests {
             "rounds": 3, "ok": 0, "wrong": 0, "unknown": 0, "per_second": null,
             "p50_ns": null, "p99_ns": null, "servers_cpu_percent": spread(2.5),
         });
-        let turns = json!({ "claim/kv": claim, "claim_read/layer": claim, "idle/kv": idle });
+        let listed = json!({
+            "rounds": 3, "ok": 900, "wrong": 21, "unknown": 0, "per_second": spread(50.0),
+            "p50_ns": spread(2e7), "p99_ns": null, "servers_cpu_percent": spread(80.0),
+            "short": 20, "double": 1, "old": 3,
+        });
+        let turns = json!({
+            "claim/kv": claim, "claim_read/layer": claim, "idle/kv": idle, "list_100_churn/kv": listed,
+        });
+        report.params.insert("servers".into(), json!({ "brokers": 3, "etcd": null }));
         report.params.insert("turns".into(), turns);
         let ratio = json!({ "of_medians": 0.5, "least": 0.4, "most": 0.75 });
         report.params.insert("ratios".into(), json!({ "claim": { "of": "per_second", "kv": ratio } }));
         let claim =
             "5,000/s (2,500 to 10,000), p50 9.00 ms, p99 ?, CPU of its servers 80.0 %; 2 wrong, 0 unknown of 30,000";
+        let listed = "50/s (25 to 100), p50 20.0 ms, p99 ?, CPU of its servers 80.0 %; 21 wrong (20 short, 1 double, 3 old), 0 unknown of 900";
         let lines = [
+            "layer, kv, floor: nats-server 2.15.1, 3 brokers; replicas 3, storage file, sync_interval 2m",
             &*format!("claim/kv: {claim}"),
             &*format!("claim_read/layer: {claim}"),
             "idle/kv: CPU of its servers 2.5 %",
+            &*format!("list_100_churn/kv: {listed}"),
             "claim: rate, layer against kv 0.50 (0.40 to 0.75)",
             "etcd was left out: there is no etcd in PATH",
             "the floor was left out: bare requests know neither TLS nor a credentials file",

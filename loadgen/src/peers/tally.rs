@@ -6,11 +6,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::listed::Wrongs;
 use super::ratios;
 use super::turns::{Column, Does, Figure, TURNS, Turn};
 use super::work::Piece;
 use crate::histogram::{Percentile, nanos};
 use crate::recorder::{Op, Recorder};
+use crate::rounds::spread;
 
 /// The operation of the writes that proved listings stand on.
 const BARRIER: &str = "barrier/layer";
@@ -36,6 +38,8 @@ pub(super) struct Round {
     pub(super) wrong: u64,
     pub(super) unknown: u64,
     pub(super) ok: u64,
+    /// What was wrong with the wrong ones, where they are listings that were read.
+    pub(super) listed: Option<Wrongs>,
 }
 
 impl Round {
@@ -80,15 +84,16 @@ impl Tally {
             wrong: piece.wrong,
             unknown: piece.unknown,
             ok: piece.ok,
+            listed: piece.listed,
         };
         self.rounds.lock().entry(turn.name).or_default().push(round);
     }
 
-    /// What was wrong in the layer's turns at some works, over all rounds.
-    pub(super) fn wrong_with_the_layer(&self, at: impl Fn(Does) -> bool) -> u64 {
+    /// What something came to in the layer's turns at some works, over all rounds.
+    pub(super) fn of_the_layer(&self, at: impl Fn(Does) -> bool, of: impl Fn(&Round) -> u64) -> u64 {
         let rounds = self.rounds.lock();
         let turns = TURNS.iter().filter(|turn| turn.column == Column::Layer && at(turn.work.does));
-        turns.filter_map(|turn| rounds.get(turn.name)).flatten().map(|round| round.wrong).sum()
+        turns.filter_map(|turn| rounds.get(turn.name)).flatten().map(of).sum()
     }
 
     /// As a report has it, by turn: medians over the rounds, and the least and the most of them.
@@ -97,10 +102,14 @@ impl Tally {
         let each = rounds.iter().map(|(turn, rounds)| {
             let sum = |of: fn(&Round) -> u64| rounds.iter().map(of).sum::<u64>();
             let spread = |of: fn(&Round) -> Option<f64>| reported(&rounds.iter().filter_map(of).collect::<Vec<_>>());
+            let listed = |of: fn(Wrongs) -> u64| rounds.iter().map(|round| round.listed.map(of)).sum::<Option<u64>>();
             let value = json!({
                 "rounds": rounds.len(),
                 "ok": sum(|round| round.ok),
                 "wrong": sum(|round| round.wrong),
+                "short": listed(|wrongs| wrongs.short),
+                "double": listed(|wrongs| wrongs.double),
+                "old": listed(|wrongs| wrongs.old),
                 "unknown": sum(|round| round.unknown),
                 "per_second": spread(|round| round.per_second),
                 "p50_ns": spread(|round| round.p50_ns.map(|ns| ns as f64)),
@@ -116,16 +125,6 @@ impl Tally {
     pub(super) fn ratios(&self) -> Value {
         ratios::reported(&self.rounds.lock())
     }
-}
-
-/// The median, the least and the most of some values; none of none.
-pub(super) fn spread(values: &[f64]) -> Option<(f64, f64, f64)> {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    let (least, most) = (*values.first()?, *values.last()?);
-    // Of an even number it lies between the two in the middle.
-    let median = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
-    Some((median, least, most))
 }
 
 fn reported(values: &[f64]) -> Value {
@@ -160,13 +159,22 @@ mod tests {
         assert_eq!(claims["per_second"], json!({ "median": 20.0, "least": 10.0, "most": 30.0 }));
         assert_eq!((&claims["wrong"], &claims["p50_ns"]), (&json!(3), &Value::Null));
         assert_eq!(reported["idle/kv"]["per_second"], Value::Null, "nothing was asked");
-        let wrong = |does| tally.wrong_with_the_layer(|known| known == does);
+        let wrong = |does| tally.of_the_layer(|known| known == does, |round| round.wrong);
         assert_eq!((wrong(Does::ClaimAndRead), wrong(Does::Claim)), (3, 0));
     }
 
     #[test]
-    fn a_median_lies_in_the_middle() {
-        assert_eq!(spread(&[4.0, 1.0]), Some((2.5, 1.0, 4.0)));
-        assert_eq!((spread(&[7.0]), spread(&[])), (Some((7.0, 7.0, 7.0)), None));
+    fn what_is_wrong_with_listings_is_told_where_they_were_read() {
+        let mut recorder = Recorder::new(Env::seeded(1).now());
+        let tally = Tally::new(&mut recorder);
+        for wrongs in [Wrongs { short: 1, double: 0, old: 2 }, Wrongs { short: 0, double: 3, old: 2 }] {
+            let piece = Piece { ok: 9, wrong: 3, listed: Some(wrongs), ..Piece::default() };
+            tally.took(turn("list_5_churn/kv"), &piece, None);
+        }
+        tally.took(turn("list_5/floor"), &Piece { ok: 9, ..Piece::default() }, None);
+        let reported = tally.reported();
+        let of = |turn: &str| ["wrong", "short", "double", "old"].map(|what| reported[turn][what].clone());
+        assert_eq!(of("list_5_churn/kv"), [json!(6), json!(1), json!(3), json!(4)]);
+        assert_eq!(of("list_5/floor"), [json!(0), Value::Null, Value::Null, Value::Null]);
     }
 }

@@ -104,7 +104,7 @@ impl Figure {
 pub(super) struct Work {
     pub(super) name: &'static str,
     pub(super) does: Does,
-    /// Who takes a turn at it, in order.
+    /// Who takes a turn at it, in the order of the first round.
     pub(super) columns: &'static [Column],
 }
 
@@ -166,7 +166,7 @@ pub(super) struct Turn {
     pub(super) column: Column,
 }
 
-/// The turns, in order. Their names last as long as the process, since parts and operations are named after them.
+/// The turns, work by work. Their names last as long as the process, since parts and operations are named after them.
 pub(super) static TURNS: LazyLock<Vec<Turn>> = LazyLock::new(|| {
     let of = |work: &'static Work| work.columns.iter().map(move |column| (work, *column));
     let named = |(work, column): (&'static Work, Column)| {
@@ -175,6 +175,19 @@ pub(super) static TURNS: LazyLock<Vec<Turn>> = LazyLock::new(|| {
     };
     WORKS.iter().flat_map(of).map(named).collect()
 });
+
+/// The turns of a round, by its number, of the columns that are there. At each work another column begins than in the round
+/// before, and the rest follow in their order: what it is worth to come first, or after a certain other, is not always the same
+/// one's.
+pub(super) fn of_round(round: usize, there: impl Fn(Column) -> bool) -> Vec<&'static Turn> {
+    let of_work = |turns: &'static [Turn]| {
+        let mut turns: Vec<&Turn> = turns.iter().filter(|turn| there(turn.column)).collect();
+        let first = round % turns.len().max(1);
+        turns.rotate_left(first);
+        turns
+    };
+    TURNS.chunk_by(|turn, next| turn.work == next.work).flat_map(of_work).collect()
+}
 
 #[cfg(test)]
 mod tests {
@@ -189,6 +202,30 @@ mod tests {
         let has = |name| names.contains(name);
         assert!(has("renew_burst/kv") && !has("renew_burst/layer"), "who renews in bursts anyway has no second turn");
         assert!(has("list_5_proved/layer") && !has("list_5_proved/kv") && has("list_all/floor"));
+    }
+
+    #[test]
+    fn another_column_begins_in_each_round_and_each_has_its_turn() {
+        let order = |round: usize, of: &str, there: fn(Column) -> bool| -> Vec<Column> {
+            let turns = of_round(round, there).into_iter();
+            turns.filter(|turn| turn.work.name == of).map(|turn| turn.column).collect()
+        };
+        let all = |_| true;
+        assert_eq!(order(0, "claim", all), [Layer, Kv, EtcdSeats, EtcdNodes, Floor]);
+        assert_eq!(order(1, "claim", all), [Kv, EtcdSeats, EtcdNodes, Floor, Layer]);
+        assert_eq!(order(4, "claim", all), [Floor, Layer, Kv, EtcdSeats, EtcdNodes]);
+        assert_eq!(order(5, "claim", all), order(0, "claim", all));
+        assert_eq!(order(1, "renew_burst", all), [EtcdSeats, Kv]);
+        let first = |round| order(round, "claim", |column| !column.is_etcd())[0];
+        assert_eq!([0, 1, 2, 3].map(first), [Layer, Kv, Floor, Layer], "who is not there never begins");
+        assert_eq!(order(7, "list_5_proved", |column| column != Layer), []);
+        let works = |turns: Vec<&Turn>| {
+            turns.chunk_by(|a, b| a.work == b.work).map(|turns| (turns[0].work.name, turns.len())).collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = WORKS.iter().map(|work| (work.name, work.columns.len())).collect();
+        for round in 0..5 {
+            assert_eq!(works(of_round(round, all)), expected, "works keep their order");
+        }
     }
 
     #[test]

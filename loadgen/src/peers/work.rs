@@ -1,6 +1,5 @@
 //! The work itself, the same for every peer: one piece of it at a time, and what it came to.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +9,7 @@ use engine::env::{Env, Mono};
 use engine::tasks;
 use futures_util::future::join_all;
 
+use super::listed::{Account, Listed, Wrongs, key};
 use super::peer::{Charged, Failed, Peer, Renewed};
 use super::turns::Renewal;
 use super::{Params, pace};
@@ -21,11 +21,6 @@ const CHURNED: usize = 3;
 
 /// How many listings there are in a turn at least, however long they take.
 const LISTINGS: u64 = 3;
-
-/// A key of a class by its number.
-fn key(number: usize) -> String {
-    format!("k{number:05}")
-}
 
 /// What one piece of work came to.
 #[derive(Clone, Debug, Default)]
@@ -40,9 +35,12 @@ pub(super) struct Piece {
     pub(super) wrong: u64,
     /// Operations without a definite answer, those that were given up among them.
     pub(super) unknown: u64,
+    /// What was wrong with the wrong ones, where they are listings that were read.
+    pub(super) listed: Option<Wrongs>,
 }
 
 impl Piece {
+    /// Adds what others did of the same work. A listing is one reader's, and is not added to.
     pub(super) fn add(&mut self, other: Piece) {
         self.ok += other.ok;
         self.wrong += other.wrong;
@@ -72,6 +70,8 @@ pub(super) struct Work<P> {
     pub(super) env: Env,
     pub(super) params: Params,
     pub(super) peer: P,
+    /// What its listings are held against.
+    pub(super) account: Account,
 }
 
 /// What one claimer came to: the piece, and for each node what it holds.
@@ -220,35 +220,40 @@ impl<P: Peer> Work<P> {
     }
 
     /// Writes the keys of a class.
-    pub(super) async fn load(&self, class: &str, keys: usize) -> Result<(), String> {
+    pub(super) async fn load(&self, class: &'static str, keys: usize) -> Result<(), String> {
         const AT_ONCE: usize = 64;
         for from in (0..keys).step_by(AT_ONCE) {
-            let names: Vec<String> = (from..keys.min(from + AT_ONCE)).map(key).collect();
-            let written = join_all(names.iter().map(|name| self.peer.write(class, name))).await;
+            let written = join_all((from..keys.min(from + AT_ONCE)).map(|number| self.write(class, number))).await;
             written.into_iter().collect::<Result<(), _>>()?;
         }
         Ok(())
     }
 
+    async fn write(&self, class: &'static str, number: usize) -> Result<(), Failed> {
+        let revision = self.peer.write(class, &key(number)).await?;
+        self.account.stored(class, number, revision);
+        Ok(())
+    }
+
     /// A reader lists a class again and again, while some of its keys are rewritten in tight loops or none is. What a listing
     /// stands on is made before it, and not in its time. Wrong: a listing that lacks a key, since all of them are there
-    /// throughout.
+    /// throughout, that has one twice, or that has one older than was acknowledged before what it stands on.
     pub(super) async fn listings<S>(
         &self,
         op: &Op,
         class: &'static str,
         churn: bool,
         stand: impl AsyncFn() -> Result<S, Failed>,
-        list: impl AsyncFn(S) -> Result<Vec<String>, Failed>,
+        list: impl AsyncFn(S) -> Result<Vec<Listed>, Failed>,
     ) -> Piece {
         let keys = self.params.keys(class);
         let over = Arc::new(AtomicBool::new(false));
         let churned = if churn { CHURNED.min(keys) } else { 0 };
         let writers = (0..churned).map(|number| {
-            let (over, peer) = (over.clone(), self.peer.clone());
+            let (over, work) = (over.clone(), self.clone());
             tasks::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
-                    if let Err(failed) = peer.write(class, &key(number)).await {
+                    if let Err(failed) = work.write(class, number).await {
                         tracing::debug!(failed, "peer_write_unknown");
                         tokio::task::yield_now().await;
                     }
@@ -257,8 +262,9 @@ impl<P: Peer> Work<P> {
         });
         let writers: Vec<tasks::Task<()>> = writers.collect();
         let began = self.env.now();
-        let mut piece = Piece::default();
+        let (mut piece, mut wrongs) = (Piece::default(), Wrongs::default());
         while !piece.has_listings() || self.env.now() < began + self.params.slice {
+            let before = self.account.before(class);
             let stands_on = match stand().await {
                 Ok(stands_on) => stands_on,
                 Err(failed) => {
@@ -275,13 +281,12 @@ impl<P: Peer> Work<P> {
                 Ok(listed) => {
                     piece.ok += 1;
                     piece.latency.record(now.since(sent));
-                    let listed: HashSet<String> = listed.into_iter().collect();
-                    piece.wrong += u64::from((0..keys).any(|number| !listed.contains(&key(number))));
+                    piece.wrong += u64::from(wrongs.told(before.check(&listed)));
                 }
                 Err(failed) => piece.unknown += doubt(&failed),
             }
         }
-        piece.took = self.env.now().since(began);
+        (piece.took, piece.listed) = (self.env.now().since(began), Some(wrongs));
         over.store(true, Ordering::Relaxed);
         for writer in writers {
             writer.join().await;
@@ -340,3 +345,6 @@ fn doubt(failed: &str) -> u64 {
     tracing::debug!(failed, "peer_unknown");
     1
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ use std::time::Duration;
 use engine::broker::Member;
 use engine::env::Mono;
 use engine::store::nats::Nats;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::fleet::{self, CameTo, Fleet};
@@ -43,6 +44,8 @@ pub use trend::Trend;
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long copies may take to be the same once nothing is written any more.
 const AT_REST: Duration = Duration::from_secs(30);
+/// The streams whose copies differ, among a report's parameters; not there where none do.
+const DIFFERING: &str = "copies_differing";
 
 /// What a soak is asked to be.
 #[derive(Clone, Debug)]
@@ -59,8 +62,8 @@ pub struct Soak {
     leaks: Vec<Leak>,
     origin: Mono,
     watched: Watched,
-    /// Streams whose copies differ when all is at rest.
-    differing: AtomicU64,
+    /// Streams whose copies differ when all is at rest, with who holds what.
+    differing: Mutex<Vec<String>>,
     /// Brokers that did not answer then, or were there no more.
     silent: AtomicU64,
 }
@@ -145,12 +148,13 @@ impl Soak {
             let states = asked.states(of).await;
             let silent = members.len().saturating_sub(states.len()) as u64;
             let differing = members::differing(&states, self.copies());
-            if differing + silent == 0 {
+            if differing.is_empty() && silent == 0 {
                 return;
             }
             if env.now() >= until || of < members.len() {
-                tracing::error!(differing, silent, ended = members.len() - of, ?states, "copies_differ");
-                self.differing.store(differing, Ordering::Relaxed);
+                let ended = members.len() - of;
+                tracing::error!(differing = differing.len(), silent, ended, ?states, "copies_differ");
+                *self.differing.lock() = differing;
                 self.silent.store(silent, Ordering::Relaxed);
                 return;
             }
@@ -185,7 +189,7 @@ impl Scenario for Soak {
 
     fn new(Params { fleet, leaks }: Params, start: Start) -> Soak {
         let origin = start.origin;
-        let (watched, differing, silent) = (Watched::default(), AtomicU64::new(0), AtomicU64::new(0));
+        let (watched, differing, silent) = (Watched::default(), Mutex::default(), AtomicU64::new(0));
         Soak { fleet: Fleet::new(fleet, start), leaks, origin, watched, differing, silent }
     }
 
@@ -223,7 +227,7 @@ impl Scenario for Soak {
 
     fn anomalies(&self) -> Anomalies {
         let mut found = self.fleet.anomalies();
-        found.copies_differ += self.differing.load(Ordering::Relaxed);
+        found.copies_differ += self.differing.lock().len() as u64;
         found.ops_unsettled += self.silent.load(Ordering::Relaxed);
         found
     }
@@ -232,6 +236,10 @@ impl Scenario for Soak {
         let mut params = self.fleet.params(came_to);
         if !self.leaks.is_empty() {
             params.push(("leaks", self.leaks.iter().map(|leak| leak.name()).collect()));
+        }
+        let differing = self.differing.lock();
+        if !differing.is_empty() {
+            params.push((DIFFERING, differing.clone().into()));
         }
         params
     }
@@ -245,11 +253,29 @@ impl Scenario for Soak {
     }
 
     fn remarks(report: &Report) -> Vec<String> {
-        let failing = report.trends.iter().filter(|trend| trend.fails());
-        failing.map(Trend::to_string).chain(Fleet::remarks(report)).collect()
+        let failing = report.trends.iter().filter(|trend| trend.fails()).map(Trend::to_string);
+        let differing = report.params.get(DIFFERING).and_then(Value::as_array).into_iter().flatten();
+        let differing = differing.filter_map(Value::as_str).map(|stream| format!("copies differ: {stream}"));
+        failing.chain(differing).chain(Fleet::remarks(report)).collect()
     }
 
     fn trends(&self, from: Mono, to: Mono) -> Vec<Trend> {
         self.watched.trends(self.since(from), self.since(to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::full;
+
+    #[test]
+    fn a_stream_whose_copies_differ_has_a_line() {
+        let mut report = full(Anomalies { copies_differ: 1, ..Anomalies::default() });
+        assert_eq!(Soak::remarks(&report), [] as [&str; 0]);
+        report
+            .params
+            .insert(DIFFERING.to_owned(), vec!["A KV_run_leases: n1 with 5 messages; n2 with 4 messages"].into());
+        assert_eq!(Soak::remarks(&report), ["copies differ: A KV_run_leases: n1 with 5 messages; n2 with 4 messages"]);
     }
 }

@@ -65,6 +65,9 @@ fn a_broker_that_ends_late_fails_it() {
     assert_eq!(report["verdict"], json!("failed"));
     assert!(report["anomalies"]["ops_unsettled"].as_u64() >= Some(1), "{}", report["anomalies"]);
     assert!(ended.stderr.contains("copies_differ") && ended.stderr.contains("ended=1"), "{}", ended.stderr);
+    let of_leases = |line: &&str| line.starts_with("copies differ: ") && line.contains("_leases: ");
+    let leases = ended.stdout.lines().find(of_leases);
+    assert!(leases.is_some_and(|line| line.ends_with("; 3 copies expected")), "{}", ended.stdout);
 }
 
 #[test]

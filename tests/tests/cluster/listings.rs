@@ -1,21 +1,25 @@
 //! Listings and watches on three members: what nobody here wrote, and what a watch tells when the leader changes.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::time::Duration;
 
+use bytes::Bytes;
 use coordproto::answer::Unknown;
 use coordproto::api;
 use coordproto::key::{Filter, Key};
+use coordproto::listing::prove;
 use coordproto::slot::LEASES;
 use engine::broker::Member;
 use engine::jetstream::Write as Foreign;
 use engine::lease::Claim;
 use engine::store::nats::NatsBucket;
-use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
-use futures_util::future::join_all;
+use engine::store::{Bucket, BucketSpec, Certified, Copy, Expect, Put, Store, Write};
+use futures_util::future::{join, join_all};
+use futures_util::stream::{self, StreamExt};
 use tests::{class, eventually, resource, terms, watch};
 
-use crate::{alone, beside_others, claimed, definite};
+use crate::{alone, alone_with_links, beside_others, claimed, definite};
 
 /// How long a watch may take to deliver what happened, or to say that it cannot.
 const NEWS_WITHIN: Duration = Duration::from_secs(10);
@@ -108,6 +112,89 @@ fn a_member_that_speaks_in_the_leaders_name_certifies_no_listing() {
             println!("round {round}, bucket {young}: {whole} whole, {unknown} unknown");
             brokers.start_the_rest().await;
         }
+    });
+}
+
+/// A member that was away for longer than the leader keeps its log catches up from a summary of the stream: it drops at once
+/// what was overwritten meanwhile, and then gets what stands there instead, one record after another. In between it answers,
+/// and what it holds has the barrier in it and none of the keys.
+#[test]
+fn a_member_that_catches_up_hides_no_key() {
+    const SEATS: usize = 50;
+    alone_with_links(3, async |brokers, links| {
+        let env = &brokers.env;
+        let spec = BucketSpec { name: "caught".into(), age: None, raise_age: false, replicas: 3 };
+        let store = brokers.store().await;
+        store.open(&spec).await.expect("the bucket opens");
+        let leader = brokers.leader("KV_caught").await;
+        let away = brokers.members().iter().find(|member| member.name() != leader.name()).expect("three members");
+        let opened = async |member| brokers.store_at(member).await.open(&spec).await.expect("the bucket opens");
+        let (near, writer) = (opened(away).await, opened(leader).await);
+        // Noise, since the log is compressed: 8 MiB of it, and the leader sums up and forgets. Some of it comes to the member
+        // before the seats, so that it takes its time; and some is written after them, so that the summary has them in it.
+        let noise: Bytes = (0..25_000).flat_map(|_| env.random().to_le_bytes()).collect();
+        let put = async |class: &str, n: usize, value: Bytes| {
+            let name = resource(&format!("{class}:{n:03}"));
+            let put = writer.put(name.key(), Write::Value(value), Expect::Any).await;
+            assert!(matches!(put.expect("a definite answer"), Put::Stored(_)));
+        };
+        let overwrite = async || {
+            for (class, keys, value) in [("node", 100, &noise), ("seat", SEATS, &"v".into()), ("worker", 100, &noise)] {
+                let puts = (0..keys).map(|n| put(class, n, value.clone()));
+                stream::iter(puts).buffer_unordered(32).for_each(|()| async {}).await;
+            }
+        };
+        overwrite().await;
+        let [hidden, listed, unknown] = [const { Cell::new(0) }; 3];
+        let count = |of: &Cell<usize>| of.set(of.get() + 1);
+        let mut round = 0;
+        while hidden.get() == 0 {
+            round += 1;
+            assert!(round < 10, "nobody has met the member while it was catching up");
+            brokers.lead("KV_caught", leader).await;
+            let barrier = writer.barrier(writer.deadline()).await.expect("a definite answer");
+            eventually(env, "the member holds the barrier", || async {
+                let Ok(Copy::Whole(held)) = near.copy(&[barrier.key.as_str()], near.deadline()).await else {
+                    return None;
+                };
+                held.entries.iter().any(|(_, version)| version.revision >= barrier.revision).then_some(())
+            })
+            .await;
+            links.sever(&[away]);
+            overwrite().await;
+            let newest = writer.standing(writer.deadline()).await.expect("a definite answer").last_seq;
+            links.heal();
+            let (seats, quorum) = (class("seat").filter(), Certified::Quorum(barrier.clone()));
+            eventually(env, "all members have caught up", || async {
+                let names = [seats.as_str(), barrier.key.as_str()];
+                let copies = join_all((0..16).map(|_| near.copy(&names, near.deadline())));
+                let lists = join_all((0..4).map(|_| near.list(&seats, &quorum, near.deadline())));
+                let (copies, lists) = join(copies, lists).await;
+                let mut behind = false;
+                for copy in copies {
+                    let Ok(Copy::Whole(held)) = copy else { return None };
+                    let proved = prove(&held.entries, &barrier.key, barrier.revision).is_ok();
+                    behind |= held.last_seq.is_none_or(|last| last < newest);
+                    if proved && held.entries.len() <= SEATS {
+                        count(&hidden);
+                    }
+                }
+                for list in lists {
+                    match list {
+                        Ok(listing) => {
+                            assert_eq!(listing.entries.len(), SEATS, "round {round}");
+                            count(&listed);
+                        }
+                        Err(_) => count(&unknown),
+                    }
+                }
+                (!behind).then_some(())
+            })
+            .await;
+        }
+        let [hidden, listed, unknown] = [hidden, listed, unknown].map(|count| count.get());
+        println!("{hidden} copies without keys in {round} rounds; {listed} listings whole, {unknown} unknown");
+        assert!(listed > unknown);
     });
 }
 

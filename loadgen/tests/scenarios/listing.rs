@@ -21,8 +21,10 @@ fn a_pass_alone_is_short_on_a_broker_and_the_others_are_not() {
         let (op, came_to) = (&ops[format!("listing/{way}")], &listings[way]);
         assert_eq!(op["ok"], came_to["answered"], "{way}");
         let [answered, unknown] = ["answered", "unknown"].map(|count| came_to[count].as_u64().unwrap());
+        // Without its barrier, a listing is not begun.
+        let not_begun = if way == "quorum" { ops["barrier"]["unknown"].as_u64().unwrap() } else { 0 };
         // A machine that is slow at the wrong moment costs one its deadline.
-        assert!(answered + unknown == 300 && unknown <= 6, "{way}: {came_to}");
+        assert!(answered + unknown + not_begun == 300 && answered >= 294, "{way}: {came_to}, {not_begun} not begun");
         assert!(op["latency"]["corrected"]["p99_ns"].is_number(), "{way}");
     }
     for way in ["leader", "quorum"] {

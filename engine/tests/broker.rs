@@ -85,8 +85,8 @@ fn state(pid: u32) -> Option<char> {
 
 /// The state letters of a process's threads.
 fn states(pid: u32) -> Vec<char> {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    threads.filter_map(|thread| state_in(&thread.unwrap().path())).collect()
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    threads.filter_map(|thread| state_in(&thread.expect("an entry").path())).collect()
 }
 
 /// What `proc_pid_stat(5)` has in its third place.

@@ -8,7 +8,7 @@
 //! Decoding accepts exactly what encoding produces. A key that another writer spelled differently (an escape for a byte
 //! that needs none, lower-case hex) is refused, because two spellings of one name would be two records of one resource.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 
 use crate::answer::BadArgument;
@@ -34,7 +34,8 @@ impl Key {
         name: &str,
         segments: impl Iterator<Item = &'a str>,
     ) -> Result<Key, BadArgument> {
-        let mut key = String::with_capacity(name.len() + 8);
+        // As long as the name, where nothing has to be escaped.
+        let mut key = String::with_capacity(name.len());
         let mut offset = 0;
         for segment in segments {
             if segment.is_empty() {
@@ -63,11 +64,8 @@ impl Key {
     pub fn parse(raw: &str) -> Result<Key, BadArgument> {
         let mut offset = 0;
         for segment in raw.split('.') {
-            // What has no escape in it is its own name: nearly every segment, and nothing is copied to find that out.
-            if segment.is_empty() || !segment.bytes().all(is_literal) {
-                unescape(segment)
-                    .map_err(|(at, rule)| BadArgument::new("key", raw, format!("{rule} at byte {}", offset + at)))?;
-            }
+            unescape(segment)
+                .map_err(|(at, rule)| BadArgument::new("key", raw, format!("{rule} at byte {}", offset + at)))?;
             offset += segment.len() + 1;
         }
         Ok(Key(raw.into()))
@@ -85,6 +83,10 @@ impl Key {
 
     /// The names of the segments, unescaped.
     pub fn segments(&self) -> impl Iterator<Item = String> + '_ {
+        self.names().map(Cow::into_owned)
+    }
+
+    fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
         self.0.split('.').map(|s| unescape(s).expect("a key holds only what encoding produces"))
     }
 }
@@ -122,6 +124,11 @@ impl Class {
     /// An empty class, one that does not escape to itself, or one too long for any key to be of it. There is no class of all
     /// classes.
     pub fn parse(class: &str) -> Result<Class, BadArgument> {
+        Class::check(class)?;
+        Ok(Class(class.into()))
+    }
+
+    fn check(class: &str) -> Result<(), BadArgument> {
         if class.is_empty() {
             return Err(BadArgument::new(
                 "class",
@@ -135,7 +142,7 @@ impl Class {
             return Err(BadArgument::new("class", shortened(class), rule));
         }
         match class.bytes().position(|b| !is_literal(b)) {
-            None => Ok(Class(class.into())),
+            None => Ok(()),
             Some(at) => Err(BadArgument::new(
                 "class",
                 shortened(class),
@@ -210,15 +217,19 @@ impl Resource {
     /// No class, a class that cannot address keys, an empty part (a key that no listing could return reads as a free seat),
     /// or a name too long.
     pub fn parse(name: &str) -> Result<Resource, BadArgument> {
+        let key = Resource::key_of(name)?;
+        Ok(Resource { name: name.into(), key })
+    }
+
+    fn key_of(name: &str) -> Result<Key, BadArgument> {
         let rule = "a resource is named class:name";
         let Some((class, _)) = name.split_once(':') else {
             return Err(BadArgument::new("resource", shortened(name), rule));
         };
-        if let Err(error) = Class::parse(class) {
+        if let Err(error) = Class::check(class) {
             return Err(BadArgument::new("resource", shortened(name), format!("{rule}, and {}", error.rule)));
         }
-        let key = Key::from_segments("resource", name, name.split(':'))?;
-        Ok(Resource { name: name.into(), key })
+        Key::from_segments("resource", name, name.split(':'))
     }
 
     /// The resource whose record stands at `key`.
@@ -226,12 +237,18 @@ impl Resource {
     /// # Errors
     /// A key that no resource's name produces.
     pub fn from_key(key: &Key) -> Result<Resource, BadArgument> {
-        let name = key.segments().collect::<Vec<_>>().join(":");
-        let resource = Resource::parse(&name)?;
-        if resource.key != *key {
+        let mut name = String::with_capacity(key.as_str().len());
+        for segment in key.names() {
+            if !name.is_empty() {
+                name.push(':');
+            }
+            name.push_str(&segment);
+        }
+        let own = Resource::key_of(&name)?;
+        if own != *key {
             return Err(BadArgument::new("key", key.as_str(), "not the key of the resource that it names"));
         }
-        Ok(resource)
+        Ok(Resource { name: name.into(), key: own })
     }
 
     /// The whole name.
@@ -273,9 +290,13 @@ fn escape_into(segment: &str, out: &mut String) {
     }
 }
 
-fn unescape(segment: &str) -> Result<String, (usize, &'static str)> {
+/// What has no escape in it is its own name: nearly every segment, and nothing is copied to find that out.
+fn unescape(segment: &str) -> Result<Cow<'_, str>, (usize, &'static str)> {
     if segment.is_empty() {
         return Err((0, "an empty segment"));
+    }
+    if segment.bytes().all(is_literal) {
+        return Ok(Cow::Borrowed(segment));
     }
     let raw = segment.as_bytes();
     let mut bytes = Vec::with_capacity(raw.len());
@@ -299,7 +320,8 @@ fn unescape(segment: &str) -> Result<String, (usize, &'static str)> {
             return Err((at, "a byte outside A-Z a-z 0-9 _ - ="));
         }
     }
-    String::from_utf8(bytes).map_err(|error| (error.utf8_error().valid_up_to(), "not UTF-8 once unescaped, counted"))
+    let name = String::from_utf8(bytes);
+    name.map(Cow::Owned).map_err(|error| (error.utf8_error().valid_up_to(), "not UTF-8 once unescaped, counted"))
 }
 
 fn hex(digit: u8) -> Option<u8> {

@@ -140,8 +140,8 @@ impl LeaseRecord {
 
     /// What a release, or the fence of an abandoned claim, leaves behind.
     #[must_use]
-    pub fn released(&self) -> LeaseRecord {
-        LeaseRecord { owner: None, claim: None, acquired_at: None, ..self.clone() }
+    pub fn released(self) -> LeaseRecord {
+        LeaseRecord { owner: None, claim: None, acquired_at: None, ..self }
     }
 }
 

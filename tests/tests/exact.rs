@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use coordproto::key::Resource;
 use coordproto::slot::LEASES;
 use coordproto::tally::Ceilings;
 use coordproto::window::{Windows, Zone};
@@ -153,8 +154,9 @@ async fn count(env: &Env, store: Watched<Nats>, jetstream: Jetstream, config: Co
     let leases = Leases::open(env.clone(), store, &config).await.expect("the buckets open");
     let spec = BucketSpec::of(&LEASES, &config.prefix, config.lease_ttl, config.replicas);
     let bucket = store.open(&spec).await.expect("the bucket opens");
+    let others: Vec<Resource> = (0..SEATS).map(other).collect();
     for _ in 0..WRITTEN / SEATS {
-        join_all((0..SEATS).map(|n| stored(&bucket, n, Expect::Any))).await;
+        join_all(others.iter().map(|seat| stored(&bucket, seat, Expect::Any))).await;
     }
     // First, since what a released seat leaves is looked at by every listing of its class.
     many(&mut found, gauge, &leases).await;
@@ -165,9 +167,12 @@ async fn count(env: &Env, store: Watched<Nats>, jetstream: Jetstream, config: Co
     found.rows
 }
 
-/// Writes the record of seat number `n` of a class that nothing is counted of.
-async fn stored<B: Bucket>(bucket: &B, n: usize, expect: Expect) -> u64 {
-    let seat = resource(&format!("other:s{n:02}"));
+/// Number `n` of a class whose records are put and read bare.
+fn other(n: usize) -> Resource {
+    resource(&format!("other:s{n:02}"))
+}
+
+async fn stored<B: Bucket>(bucket: &B, seat: &Resource, expect: Expect) -> u64 {
     match bucket.put(seat.key(), Write::Value(Bytes::from_static(b"a value")), expect).await {
         Ok(Put::Stored(revision)) => revision,
         other => panic!("not stored: {other:?}"),
@@ -259,21 +264,21 @@ async fn many<S: Store>(found: &mut Found, gauge: &Gauge, leases: &Leases<S>) {
 }
 
 async fn records<B: Bucket>(found: &mut Found, gauge: &Gauge, bucket: &B) {
-    let mut revision = stored(bucket, 0, Expect::Any).await;
+    let (over, plain) = (other(0), other(1));
+    let mut revision = stored(bucket, &over, Expect::Any).await;
     found
-        .of("put a record, whatever stands there", async |_| gauge.counted(stored(bucket, 1, Expect::Any)).await.1)
+        .of("put a record, whatever stands there", async |_| gauge.counted(stored(bucket, &plain, Expect::Any)).await.1)
         .await;
     found
         .of("put a record over a revision", async |_| {
-            let (stored, counts) = gauge.counted(stored(bucket, 0, Expect::At(revision))).await;
+            let (stored, counts) = gauge.counted(stored(bucket, &over, Expect::At(revision))).await;
             revision = stored;
             counts
         })
         .await;
-    let key = resource("other:s00");
     found
         .of("get a record", async |_| {
-            let (version, counts) = gauge.counted(bucket.get(key.key())).await;
+            let (version, counts) = gauge.counted(bucket.get(over.key())).await;
             assert!(matches!(version, Ok(Some(_))), "{version:?}");
             counts
         })

@@ -4,6 +4,8 @@
 //! the bytes once, hands out slices and numbers, skips what it is not asked for, and refuses what it cannot read. It does not
 //! check the text of skipped strings; a reply is either what was asked for or [`Garbage`].
 
+use std::borrow::Cow;
+
 use super::Garbage;
 
 /// Objects and arrays may nest this deep; the API's replies stay below ten.
@@ -26,19 +28,23 @@ pub(super) struct Raw<'a> {
     pub(super) escaped: bool,
 }
 
-impl Raw<'_> {
+impl<'a> Raw<'a> {
     /// Whether the string means exactly `wanted`.
     pub(super) fn is(&self, wanted: &str) -> bool {
         if self.escaped { self.unescape().is_ok_and(|text| text == wanted) } else { self.text == wanted.as_bytes() }
     }
 
     /// The string with its escapes undone.
-    pub(super) fn unescape(&self) -> Result<String, Garbage> {
+    pub(super) fn unescape(&self) -> Result<Cow<'a, str>, Garbage> {
+        const UNREADABLE: Garbage = Garbage("a string that cannot be read");
+        if !self.escaped {
+            return std::str::from_utf8(self.text).map(Cow::Borrowed).map_err(|_| UNREADABLE);
+        }
         let mut quoted = Vec::with_capacity(self.text.len() + 2);
         quoted.push(b'"');
         quoted.extend_from_slice(self.text);
         quoted.push(b'"');
-        serde_json::from_slice(&quoted).map_err(|_| Garbage("a string that cannot be read"))
+        serde_json::from_slice(&quoted).map(Cow::Owned).map_err(|_| UNREADABLE)
     }
 }
 

@@ -92,7 +92,10 @@ fn decode<'a, T: Deserialize<'a>>(value: &'a [u8]) -> Result<T, Cause> {
 }
 
 fn encode<T: Serialize>(record: &T) -> Bytes {
-    serde_json::to_vec(record).expect("a record of strings, numbers and JSON values always encodes").into()
+    // Nearly every record fits, so that it is written once.
+    let mut value = Vec::with_capacity(256);
+    serde_json::to_writer(&mut value, record).expect("a record of strings, numbers and JSON values always encodes");
+    value.into()
 }
 
 #[cfg(test)]

@@ -88,6 +88,8 @@ pub enum Refusal {
 enum Round {
     Done(Claim),
     Again,
+    /// It took no part: it was refused while a rival's write was under way.
+    Busy,
 }
 
 impl<S: Store> Leases<S> {
@@ -115,17 +117,22 @@ impl<S: Store> Leases<S> {
             known: 0,
             landing: Landing::Settled,
         };
-        for round in 0..ROUNDS {
-            if round > 0 {
+        let by = inner.bucket(resource).deadline();
+        let (mut rounds, mut tries) = (0, 0);
+        while rounds < ROUNDS {
+            if tries > 0 {
                 // The rival that won has two more writes to make; looking sooner would show neither of them.
-                inner.back_off(round + 1).await;
+                inner.back_off(tries + 1).await;
             }
+            (rounds, tries) = (rounds + 1, tries + 1);
             match attempt.round().await {
                 Ok(Round::Done(claim)) => {
                     attempt.pending.disarm();
                     return Ok(claim);
                 }
-                Ok(Round::Again) => {}
+                // Followers that are slow keep the rival's write under way, and that is no contention before this.
+                Ok(Round::Busy) if inner.env.now() < by => rounds -= 1,
+                Ok(Round::Again | Round::Busy) => {}
                 Err(Error::Unknown(unknown)) => {
                     return Err(unknown.during("claim", resource.name()).after(attempt.landing).into());
                 }
@@ -297,7 +304,7 @@ impl<B: Bucket> Attempt<'_, B> {
             Race::Newer(newer) => self.known = self.known.max(newer),
             // By a member that may not be the leader, and then the leader may still store it.
             Race::Vanished => self.landing = Landing::InFlight,
-            Race::InProcess => {}
+            Race::InProcess => return Round::Busy,
         }
         Round::Again
     }
@@ -430,9 +437,17 @@ impl io::Write for Counted {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use coordproto::lease::PROTOCOL;
+    use futures_util::future::join;
+    use parking_lot::Mutex;
 
     use super::*;
+    use crate::env::Env;
+    use crate::lease::Config;
+    use crate::store::faulty::{Fault, Faulty, Verb};
+    use crate::store::memory::Memory;
 
     #[test]
     fn a_record_is_as_long_as_what_is_written_of_it() {
@@ -458,5 +473,45 @@ mod tests {
         for record in [bare, full] {
             assert_eq!(encoded_len(&record), record.encode().len());
         }
+    }
+
+    /// Followers that get no processor keep a rival's write under way for longer than all the rounds take.
+    #[tokio::test(start_paused = true)]
+    async fn while_a_rival_writes_no_round_is_lost_before_the_deadline_of_a_request() {
+        let env = Env::seeded(1);
+        let (store, under_way) = (Memory::new(env.clone()), Arc::new(Mutex::new(0)));
+        let left = under_way.clone();
+        let faults = Faulty::new(store.clone(), env.clone(), move |call| {
+            let mut left = left.lock();
+            if call.verb != Verb::Put || !call.bucket.ends_with("leases") || *left == 0 {
+                return Fault::None;
+            }
+            *left -= 1;
+            Fault::InProcess
+        });
+        let config = Config { replicas: 1, ..Config::default() };
+        let rival = Leases::open(env.clone(), &store, &config).await.unwrap();
+        let leases = Leases::open(env.clone(), &faults, &config).await.unwrap();
+        let terms = |name: &str, owner: &str| Terms::new(Resource::parse(name).unwrap(), owner, config.lease_ttl);
+
+        *under_way.lock() = 3 * ROUNDS;
+        assert!(matches!(leases.claim(&terms("seat:a", "n1:1")).await.unwrap(), Claim::Held(_)), "the rival gave up");
+        *under_way.lock() = 10_000;
+        let ask = terms("seat:b", "n2:1");
+        let later = async {
+            env.sleep(Duration::from_secs(4)).await;
+            rival.claim(&ask).await.unwrap()
+        };
+        let (told, won) = join(Box::pin(leases.claim(&terms("seat:b", "n1:1"))), later).await;
+        let Claim::Held(won) = won else { panic!("nobody holds it") };
+        let Claim::Refused(Refusal::Held { by, epoch }) = told.unwrap() else { panic!("the rival holds it") };
+        assert_eq!((by, epoch), ("n2:1".to_owned(), Some(won.epoch())));
+        let ask = terms("seat:c", "n1:1");
+        let by = leases.inner.bucket(&ask.resource).deadline();
+        let unknown = leases.claim(&ask).await.unwrap_err().unknown().cloned().expect("unknown");
+        assert_eq!(unknown.cause, Cause::Contended { rounds: ROUNDS });
+        let late = env.now().since(by);
+        assert!(env.now() >= by && late < Duration::from_secs(1), "{late:?} past the deadline");
+        assert!(rival.get(&ask.resource).await.unwrap().is_none());
     }
 }

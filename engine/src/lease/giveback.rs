@@ -75,7 +75,7 @@ impl<'a, B: Bucket> Pending<'a, B> {
 impl<B: Bucket> Drop for Pending<'_, B> {
     fn drop(&mut self) {
         let Some(Armed { last, stands }) = self.armed else { return };
-        let release = LeaseRecord { epoch: last, ..self.record.released() }.encode();
+        let release = LeaseRecord { epoch: last, ..self.record.clone().released() }.encode();
         let (owner, claim) = (self.record.owner.take(), self.record.claim.take());
         let written = Written { owner, claim, release, stands };
         let (inner, resource) = (self.inner.clone(), self.terms.resource.clone());

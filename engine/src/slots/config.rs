@@ -32,7 +32,7 @@ use jiff::Timestamp;
 
 use crate::env::Elapsed;
 use crate::slots::Settings;
-use crate::store::create::{Look, back_off, look};
+use crate::store::create::{Look, back_off, counts, look};
 use crate::store::{Bucket, Expect, OpenError, Put, Race, Store, Write, check_value};
 
 /// How often a lost race, or a body that is not found, is looked at again before the answer is unknown.
@@ -160,10 +160,13 @@ impl<S: Store> Activations<S> {
 
     async fn settle(&self, proposal: &Proposal, body: &Bytes, now: Timestamp) -> Result<Activation, Error> {
         let (bucket, mut lost) = (&self.bucket, None::<Race>);
-        for round in 0..ROUNDS {
+        let (env, by) = (bucket.env(), bucket.deadline());
+        let (mut rounds, mut tries) = (0, 0);
+        while rounds < ROUNDS {
+            (rounds, tries) = (rounds + 1, tries + 1);
             let seen = match lost {
                 None => bucket.get(&self.pointer).await?,
-                Some(race) => match look(bucket, &self.pointer, race, round).await? {
+                Some(race) => match look(bucket, &self.pointer, race, tries - 1).await? {
                     Look::Found(version) => Some(version),
                     Look::Nothing => None,
                     // What would be written now would lose again.
@@ -196,6 +199,7 @@ impl<S: Store> Activations<S> {
                 }
                 Put::Lost(race) => {
                     self.erase(&key, stored).await;
+                    rounds -= 1 - counts(env, race, by);
                     lost = Some(race);
                 }
             }
@@ -279,4 +283,51 @@ fn pointer(proposal: &Proposal, attempt: String, activated_at: Timestamp) -> Poi
 fn target(record: PointerRecord, epoch: u64) -> Target {
     let PointerRecord { revision, activated_at, origin, .. } = record;
     Target { revision, epoch, origin, activated_at }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use coordproto::slot::Retention;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::env::Env;
+    use crate::store::faulty::{Fault, Faulty, Verb};
+    use crate::store::memory::Memory;
+
+    /// Followers that get no processor keep a rival's write under way for longer than all the rounds take.
+    #[tokio::test(start_paused = true)]
+    async fn while_a_rival_writes_no_round_is_lost_before_the_deadline_of_a_request() {
+        let env = Env::seeded(1);
+        let (store, under_way) = (Memory::new(env.clone()), Arc::new(Mutex::new(0)));
+        let left = under_way.clone();
+        let faulty = Faulty::new(store, env.clone(), move |call| {
+            let mut left = left.lock();
+            if call.verb != Verb::Put || call.about != "pointer" || *left == 0 {
+                return Fault::None;
+            }
+            *left -= 1;
+            Fault::InProcess
+        });
+        let settings = Settings { prefix: "t".into(), replicas: 1, retention: Retention::default() };
+        let config = Activations::open(&faulty, &settings).await.unwrap();
+        let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        let activate = async |revision: &str| {
+            let origin =
+                Origin { author: "ada".into(), author_kind: "operator".into(), source: "api".into(), created_at: at };
+            config.activate(&Proposal::new(revision, origin), "body".into(), at).await
+        };
+
+        *under_way.lock() = 3 * ROUNDS;
+        let Activation::Activated(first) = activate("cfg-1").await.unwrap() else { panic!("it expects nothing") };
+        *under_way.lock() = 10_000;
+        let by = config.bucket.deadline();
+        let unknown = activate("cfg-2").await.unwrap_err().unknown().cloned().expect("unknown");
+        assert_eq!((unknown.cause, unknown.landing), (Cause::Contended { rounds: ROUNDS }, Landing::Settled));
+        let late = env.now().since(by);
+        assert!(env.now() >= by && late < Duration::from_secs(1), "{late:?} past the deadline");
+        assert_eq!(config.target().await.unwrap(), Some(first));
+    }
 }

@@ -11,9 +11,9 @@ use coordproto::key::Key;
 use coordproto::listing::Version;
 
 use super::{Bucket, Expect, Put, Race, Write};
-use crate::env::Env;
+use crate::env::{Env, Mono};
 
-/// How often a lost race is looked at again before the answer is unknown.
+/// How often a lost race is looked at again before the answer is unknown; see [`counts`].
 pub(crate) const ROUNDS: u32 = 8;
 
 /// The definite answer to a create.
@@ -36,15 +36,17 @@ pub enum Created {
 /// A value too large, before anything is sent; or unknown, which says whether the value may still land.
 pub async fn create<B: Bucket>(bucket: &B, key: &Key, value: Bytes) -> Result<Created, Error> {
     let about = || format!("{} {key}", bucket.name());
-    let mut over = 0;
-    for round in 0..ROUNDS {
+    let (env, by) = (bucket.env(), bucket.deadline());
+    let (mut over, mut rounds, mut tries) = (0, 0, 0);
+    while rounds < ROUNDS {
         let race = match bucket.put(key, Write::Value(value.clone()), Expect::At(over)).await {
             Ok(Put::Stored(revision)) => return Ok(Created::Stored(revision)),
             Ok(Put::Lost(race)) => race,
             Err(Error::Unknown(unknown)) => return Err(unknown.during("create", about()).into()),
             Err(error) => return Err(error),
         };
-        let found = look(bucket, key, race, round).await.map_err(|unknown| unknown.during("create", about()))?;
+        let found = look(bucket, key, race, tries).await.map_err(|unknown| unknown.during("create", about()))?;
+        (rounds, tries) = (rounds + counts(env, race, by), tries + 1);
         over = match found {
             Look::Found(Version { revision, value: Some(value), .. }) => {
                 return Ok(Created::Exists { revision, value });
@@ -55,6 +57,13 @@ pub async fn create<B: Bucket>(bucket: &B, key: &Key, value: Bytes) -> Result<Cr
         };
     }
     Err(Unknown::settled("create", about(), Cause::Contended { rounds: ROUNDS }).into())
+}
+
+/// How many rounds of a contended loop, one or none, a lost race has used up. A write that was refused while a rival's was
+/// under way has taken no part, since nobody looked at what it expects. The rival's is under way for as long as the followers
+/// take to hear of it, and that is no contention before `by`, the deadline of a request.
+pub(crate) fn counts(env: &Env, race: Race, by: Mono) -> u32 {
+    u32::from(race != Race::InProcess || env.now() >= by)
 }
 
 /// What the leader has where a write lost its race.
@@ -96,7 +105,7 @@ mod tests {
 
     use coordproto::answer::Landing;
     use coordproto::key::Resource;
-    use futures_util::future::join_all;
+    use futures_util::future::{join, join_all};
     use parking_lot::Mutex;
 
     use super::super::faulty::{Fault, Faulty, Verb};
@@ -195,6 +204,30 @@ mod tests {
         let unknown = b.create("newer").await.unwrap_err().unknown().cloned().expect("unknown");
         assert_eq!(unknown.cause, Cause::Contended { rounds: ROUNDS });
         assert_eq!(b.stands().await.as_deref(), Some(&b"new"[..]));
+    }
+
+    /// Followers that get no processor keep a rival's write under way for longer than all the rounds take.
+    #[tokio::test(start_paused = true)]
+    async fn while_a_rival_writes_no_round_is_lost_before_the_deadline_of_a_request() {
+        let b = bench().await;
+        let under_way = |times| b.script.lock().extend(vec![(Verb::Put, Fault::InProcess); times]);
+        under_way(3 * ROUNDS as usize);
+        assert!(matches!(b.create("1").await.unwrap(), Created::Stored(_)), "the rival's was not stored");
+        let marker = b.put(Write::Removal).await;
+        under_way(10_000);
+        let rival = async {
+            b.raw.env().sleep(Duration::from_secs(4)).await;
+            b.put(Write::Value("2".into())).await
+        };
+        let (told, revision) = join(b.create("3"), rival).await;
+        assert_eq!((told.unwrap(), revision), (Created::Exists { revision, value: "2".into() }, marker + 1));
+        b.put(Write::Removal).await;
+        let by = b.raw.deadline();
+        let unknown = b.create("4").await.unwrap_err().unknown().cloned().expect("unknown");
+        assert_eq!((unknown.cause, unknown.landing), (Cause::Contended { rounds: ROUNDS }, Landing::Settled));
+        let late = b.raw.env().now().since(by);
+        assert!(b.raw.env().now() >= by && late < Duration::from_secs(1), "{late:?} past the deadline");
+        assert_eq!(b.stands().await, None);
     }
 
     #[tokio::test]

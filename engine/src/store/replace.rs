@@ -5,7 +5,7 @@ use coordproto::answer::{Cause, Error, Unknown};
 use coordproto::key::Key;
 use coordproto::listing::Version;
 
-use super::create::{Look, ROUNDS, look};
+use super::create::{Look, ROUNDS, counts, look};
 use super::{Bucket, Expect, Put, Write};
 
 /// The definite answer to a conditional change.
@@ -32,8 +32,9 @@ pub async fn replace<B: Bucket>(bucket: &B, key: &Key, write: Write, at: u64) ->
         // A write that expects no revision would be stored where nothing stands.
         return Ok(bucket.get(key).await.map_err(told)?.map_or(Replaced::Gone, Replaced::Changed));
     }
-    let mut expected = at;
-    for round in 0..ROUNDS {
+    let (env, by) = (bucket.env(), bucket.deadline());
+    let (mut expected, mut rounds, mut tries) = (at, 0, 0);
+    while rounds < ROUNDS {
         // Where nothing was found, a marker proves that nothing stands; the value would be a record that nobody asked for.
         let step = if expected == 0 { Write::Removal } else { write.clone() };
         let race = match bucket.put(key, step, Expect::At(expected)).await {
@@ -43,7 +44,9 @@ pub async fn replace<B: Bucket>(bucket: &B, key: &Key, write: Write, at: u64) ->
             Err(Error::Unknown(unknown)) => return Err(told(unknown).into()),
             Err(error) => return Err(error),
         };
-        expected = match look(bucket, key, race, round).await.map_err(told)? {
+        let found = look(bucket, key, race, tries).await.map_err(told)?;
+        (rounds, tries) = (rounds + counts(env, race, by), tries + 1);
+        expected = match found {
             Look::Found(version) if version.revision > at => return Ok(Replaced::Changed(version)),
             // Either it is gone, or the answerer is from before it. Only a write that expects nothing decides.
             Look::Nothing => 0,
@@ -72,4 +75,63 @@ pub async fn take_away<B: Bucket>(bucket: &B, key: &Key, at: u64) -> Result<bool
 pub fn live(version: Option<Version>) -> Option<(u64, Bytes)> {
     let version = version?;
     Some((version.revision, version.value?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use coordproto::answer::Landing;
+    use coordproto::key::Resource;
+    use futures_util::future::join;
+    use parking_lot::Mutex;
+
+    use super::super::faulty::{Fault, Faulty, Verb};
+    use super::super::memory::Memory;
+    use super::super::{BucketSpec, Store};
+    use super::*;
+    use crate::env::Env;
+
+    /// Followers that get no processor keep a rival's write under way for longer than all the rounds take.
+    #[tokio::test(start_paused = true)]
+    async fn while_a_rival_writes_no_round_is_lost_before_the_deadline_of_a_request() {
+        let env = Env::seeded(1);
+        let (store, under_way) = (Memory::new(env.clone()), Arc::new(Mutex::new(0)));
+        let left = under_way.clone();
+        let faults = Faulty::new(store.clone(), env.clone(), move |call| {
+            let mut left = left.lock();
+            if call.verb != Verb::Put || *left == 0 {
+                return Fault::None;
+            }
+            *left -= 1;
+            Fault::InProcess
+        });
+        let spec = BucketSpec { name: "b".into(), age: None, raise_age: false, replicas: 1 };
+        let (raw, faulty) = (store.open(&spec).await.unwrap(), faults.open(&spec).await.unwrap());
+        let key = Resource::parse("seat:a").unwrap().key().clone();
+        let write = |value: &'static str| Write::Value(value.into());
+        let put = async |value| match raw.put(&key, write(value), Expect::Any).await.unwrap() {
+            Put::Stored(revision) => revision,
+            Put::Lost(race) => panic!("{race:?}"),
+        };
+
+        let first = put("1").await;
+        *under_way.lock() = 3 * ROUNDS;
+        assert_eq!(replace(&faulty, &key, write("2"), first).await.unwrap(), Replaced::Stored(first + 1));
+        *under_way.lock() = 10_000;
+        let rival = async {
+            env.sleep(Duration::from_secs(4)).await;
+            put("3").await
+        };
+        let (told, third) = join(replace(&faulty, &key, write("4"), first + 1), rival).await;
+        let Replaced::Changed(version) = told.unwrap() else { panic!("the rival's stands there") };
+        assert_eq!((version.revision, version.value.as_deref()), (third, Some(&b"3"[..])));
+        let by = raw.deadline();
+        let unknown = replace(&faulty, &key, write("5"), third).await.unwrap_err().unknown().cloned().expect("unknown");
+        assert_eq!((unknown.cause, unknown.landing), (Cause::Contended { rounds: ROUNDS }, Landing::Settled));
+        let late = env.now().since(by);
+        assert!(env.now() >= by && late < Duration::from_secs(1), "{late:?} past the deadline");
+        assert_eq!(raw.get(&key).await.unwrap().map(|version| version.revision), Some(third));
+    }
 }

@@ -14,7 +14,7 @@ use super::account::{Wrong, holds};
 use super::context::Context;
 
 /// How long what is so may take to reach every node.
-const HEARD_WITHIN: Duration = Duration::from_secs(10);
+const HEARD_WITHIN: Duration = Duration::from_secs(30);
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(100);

@@ -29,7 +29,7 @@ fn changed(report: &Value, dir: &Path, name: &str, change: impl FnOnce(&mut Valu
 #[test]
 fn service_levels_and_baselines_have_their_say_and_their_status() {
     let slos = "--slo renew.p50<60s --slo renew.requests<2 --slo claim.p99.9<60s";
-    let run = Running::scenario("fleet", &format!("{SMALL} --duration 12s {slos}")).end();
+    let run = Running::scenario("fleet", &format!("{SMALL} --duration 24s {slos}")).end();
     assert_eq!(run.code, Some(3), "{}", run.stderr);
     let report = run.report();
     valid(&report);
@@ -39,7 +39,7 @@ fn service_levels_and_baselines_have_their_say_and_their_status() {
     assert!(run.stdout.contains("slo claim.p99.9<60s: not measured: MISSED"), "{}", run.stdout);
     // A seed that was drawn, and lengths as they were understood, are told.
     assert!(run.stdout.contains(&format!("seed         {}\n", report["seed"])), "{}", run.stdout);
-    assert_eq!((&report["params"]["duration"], &report["params"]["heartbeat"]), (&json!("12s"), &json!("1s")));
+    assert_eq!((&report["params"]["duration"], &report["params"]["heartbeat"]), (&json!("24s"), &json!("1s")));
 
     let dir = tempfile::tempdir().unwrap();
     let was = changed(&report, dir.path(), "was.json", |_| {});
@@ -69,7 +69,7 @@ fn service_levels_and_baselines_have_their_say_and_their_status() {
         let args = format!("{SMALL} --duration 1s --baseline {} {flag}", path.display());
         let later = Running::scenario("fleet", &args).end();
         assert_eq!(later.code, Some(code), "{}", later.stderr);
-        assert!(later.stdout.contains("advice only: duration: \"12s\" before, \"1s\" after"), "{}", later.stdout);
+        assert!(later.stdout.contains("advice only: duration: \"24s\" before, \"1s\" after"), "{}", later.stdout);
         assert_eq!(later.report()["seed"], report["seed"], "the baseline's, so that they do the same");
     }
 }

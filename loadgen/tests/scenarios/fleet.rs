@@ -11,7 +11,7 @@ use engine::store::nats::Nats;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Running, no_anomaly, send, until_gone, valid};
+use crate::support::{Ended, Running, no_anomaly, own, send, until_gone, valid};
 
 /// A fleet that is up in a moment, with one line of progress a second while it lasts.
 const SMALL: &str = "--seats 60 --nodes 6 --heartbeat 1s --warmup 1s --claims 60 --claimers 8 --brokers 1";
@@ -26,7 +26,9 @@ fn sum(report: &Value, count: &str) -> u64 {
 
 #[test]
 fn a_run_reports_the_same_on_stdout_and_on_disk_and_one_seed_is_one_schedule() {
-    let run = |seed| start(&format!("{SMALL} --duration 3s --output json --seed {seed}")).end();
+    // No seat is lost to a machine that stands still for some seconds.
+    let fleet = SMALL.replace("--heartbeat 1s", "--heartbeat 3s");
+    let run = |seed| start(&format!("{fleet} --duration 9s --output json --seed {seed}")).end();
     let ended = run(7);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let report = ended.report();
@@ -36,9 +38,15 @@ fn a_run_reports_the_same_on_stdout_and_on_disk_and_one_seed_is_one_schedule() {
     assert_eq!((&report["seed"], &report["interrupted"], &report["faults"]), (&json!(7), &json!(false), &json!([])));
     assert_eq!((&report["params"]["seats_held_at_end"], &report["bring_up"]["seats"]), (&json!(60), &json!(60)));
     assert_eq!(report["ops"]["claim"]["scheduled"], json!(60));
-    assert_eq!(report["ops"]["membership/leader"]["scheduled"], json!(3));
+    assert_eq!(report["ops"]["membership/leader"]["scheduled"], json!(9));
     let by_quorum = &report["ops"]["membership/quorum"];
-    assert_eq!(by_quorum["ok"], report["ops"]["presence"]["ok"]);
+    // A renewal is measured by when it was due, and its reading by when that was renewed: at the edge of the warm-up they may
+    // be on either side.
+    let in_all = |op: &str, count: &str| -> u64 {
+        ["ops", "warmup"].iter().map(|part| report[part][op][count].as_u64().unwrap()).sum()
+    };
+    assert_eq!(in_all("membership/quorum", "scheduled"), in_all("presence", "ok"), "one of each presence renewed");
+    assert!(by_quorum["ok"].as_u64().unwrap() > 0, "{by_quorum}");
     assert_eq!(by_quorum["requests_per_op"], json!(1.0), "the presence's renewal is its barrier");
     assert!(sum(&report, "ok") > 180, "three beats of 60 seats, and more");
     let server = &report["servers"][0];
@@ -49,7 +57,7 @@ fn a_run_reports_the_same_on_stdout_and_on_disk_and_one_seed_is_one_schedule() {
     assert_eq!(names.len(), 2 * report["ops"].as_object().unwrap().len(), "{names:?}");
 
     // A log that reads on its own, a line of progress a second, and nothing but that.
-    let stderr = &ended.stderr;
+    let stderr = ended.own_stderr();
     for part in ["broker_binary", "broker_ready", "storage=file", "sync_interval=always", " contest ", "60 of 60 seats"]
     {
         assert!(stderr.contains(part), "{part} in\n{stderr}");
@@ -68,7 +76,7 @@ fn a_run_reports_the_same_on_stdout_and_on_disk_and_one_seed_is_one_schedule() {
 
 #[test]
 fn a_broker_killed_on_the_way_costs_answers_and_no_correctness() {
-    let args = "--seats 60 --nodes 6 --heartbeat 8s --warmup 1s --claims 120 --claimers 8 --brokers 3 --duration 24s";
+    let args = "--seats 60 --nodes 6 --heartbeat 8s --warmup 1s --claims 120 --claimers 8 --brokers 3 --duration 64s";
     let mut running = start(args);
     running.until(" quiet ");
     let servers = running.servers();
@@ -77,8 +85,8 @@ fn a_broker_killed_on_the_way_costs_answers_and_no_correctness() {
     let ended = running.end();
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let (before, _) = ended.stderr.split_once(" quiet ").unwrap();
-    for part in ["ERROR", "nats-route"] {
-        assert!(!before.contains(part), "three brokers start without {part}:\n{before}");
+    for (log, part) in [(own(before), "ERROR"), (before.to_owned(), "nats-route")] {
+        assert!(!log.contains(part), "three brokers start without {part}:\n{before}");
     }
     let report = ended.report();
     valid(&report);
@@ -89,14 +97,15 @@ fn a_broker_killed_on_the_way_costs_answers_and_no_correctness() {
         report["servers"].as_array().unwrap().iter().find(|server| server["pid"] == json!(servers[0])).unwrap();
     assert_eq!((&faults[0]["server"], &faults[0]["detail"]), (&killed["name"], &json!("killed by signal 9 (SIGKILL)")));
     assert_eq!(report["params"]["seats_held_at_end"], json!(60));
-    // At worst an election of ten seconds, and the deadline of what was asked at its end.
+    // At worst three elections of ten seconds one after another, and the deadline of what was asked at their end: in less than
+    // half of what is left of the run, all is well again.
     for (name, op) in report["ops"].as_object().unwrap() {
         let last = op["unknown_window"]["last_ns"].as_u64().unwrap_or(0);
-        let most = faults[0]["t_ns"].as_u64().unwrap() + 17_000_000_000;
+        let most = faults[0]["t_ns"].as_u64().unwrap() + 35_000_000_000;
         assert!(last < most, "{name}: unknown until {last}, {most} at most");
     }
     let renewals = |outcome: &str| report["ops"]["renew"][outcome].as_u64().unwrap();
-    assert!(renewals("unknown") <= renewals("ok"), "one beat and a half at most:\n{}", ended.stdout);
+    assert!(renewals("unknown") <= renewals("ok"), "four beats and a half of eight at most:\n{}", ended.stdout);
     assert!(ended.stdout.contains("killed by signal 9 (SIGKILL)"), "{}", ended.stdout);
 }
 
@@ -143,7 +152,7 @@ async fn standing_still_itself_it_tells_so_and_blames_nobody() {
 #[tokio::test]
 async fn a_signal_ends_it_in_order_with_a_report_of_what_was() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
-        let mut running = start(&format!("{SMALL} --duration 60s"));
+        let mut running = start(&format!("{SMALL} --duration 600s"));
         running.until(" quiet ");
         running.until(" quiet ");
         let servers = running.servers();
@@ -155,7 +164,7 @@ async fn a_signal_ends_it_in_order_with_a_report_of_what_was() {
         no_anomaly(&report);
         let duration = Duration::from_nanos(report["duration_ns"].as_u64().unwrap());
         assert_eq!(report["interrupted"], json!(true));
-        assert!(duration > Duration::from_secs(1) && duration < Duration::from_secs(20), "{duration:?}");
+        assert!(duration > Duration::from_secs(1) && duration < Duration::from_secs(60), "{duration:?}");
         assert_eq!(report["ops"]["claim"]["scheduled"], json!(0), "the contest was yet to come");
         assert!(ended.stdout.starts_with("verdict: ok (interrupted after "), "{}", ended.stdout);
         assert_eq!(servers.len(), 1);
@@ -179,19 +188,23 @@ async fn a_bring_up_is_interrupted_too() {
 
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
-    let mut running = start(&format!("{SMALL} --duration 60s"));
-    running.until(" quiet ");
-    let servers = running.servers();
-    // A broker that answers nothing keeps the first signal's orderly end waiting.
-    send(servers[0], Signal::STOP);
-    running.until_one(|line| line.contains(" in flight") && !line.contains(" 0 in flight"));
-    running.signal(Signal::INT);
-    running.until(" drain ");
-    running.signal(Signal::INT);
-    let ended = running.end();
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(130), ""), "{}", ended.stderr);
-    assert!(!ended.stderr.contains("report: "), "{}", ended.stderr);
-    until_gone(&servers).await;
+    for _ in 0..5 {
+        let mut running = start(&format!("{SMALL} --duration 600s"));
+        running.until(" quiet ");
+        let servers = running.servers();
+        // A broker that answers nothing keeps the first signal's orderly end waiting, until its silence is noticed.
+        send(servers[0], Signal::STOP);
+        running.until_one(|line| line.contains(" in flight") && !line.contains(" 0 in flight"));
+        let ended = running.insist(Signal::INT);
+        until_gone(&servers).await;
+        assert_eq!(ended.code, Some(130), "{}", ended.stderr);
+        if ended.stderr.contains("report: ") && ended.stderr.contains("broker_disconnected") {
+            continue;
+        }
+        assert!(ended.stdout.is_empty() && !ended.stderr.contains("report: "), "{}", ended.stderr);
+        return;
+    }
+    panic!("it ended in order every time, after it had noticed that the broker was silent");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ fn finding<'a>(report: &'a Value, series: &str) -> &'a Value {
 #[test]
 fn a_soak_looks_at_everything_and_one_that_is_too_short_does_not_pass() {
     let args = "--seats 30 --nodes 3 --heartbeat 1s --warmup 1s --brokers 3";
-    let ended = Running::scenario("soak", &format!("{args} --duration 6s")).end();
+    let ended = Running::scenario("soak", &format!("{args} --duration 20s")).end();
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     let report = ended.report();
     valid(&report);
@@ -31,7 +31,7 @@ fn a_soak_looks_at_everything_and_one_that_is_too_short_does_not_pass() {
 
 #[test]
 fn a_leak_is_found_and_named() {
-    let args = "--seats 200 --nodes 4 --heartbeat 1s --warmup 4s --brokers 1 --duration 34s";
+    let args = "--seats 200 --nodes 4 --heartbeat 1s --warmup 4s --brokers 1 --duration 60s";
     let ended =
         Running::scenario("soak", &format!("{args} --leak memory,file,task,subscription,consumer,message")).end();
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
@@ -53,7 +53,7 @@ fn a_leak_is_found_and_named() {
 
 #[test]
 fn a_broker_that_ends_late_fails_it() {
-    let args = "--seats 30 --nodes 3 --heartbeat 1s --warmup 1s --brokers 3 --duration 5s";
+    let args = "--seats 30 --nodes 3 --heartbeat 1s --warmup 1s --brokers 3 --duration 20s";
     let mut running = Running::scenario("soak", args);
     running.until(" contest ");
     running.until(" contest ");
@@ -77,7 +77,8 @@ fn a_small_fleet_leaks_no_file_task_consumer_subscription_or_message() {
     let report = ended.report();
     valid(&report);
     no_anomaly(&report);
-    assert_eq!(report["params"]["claims_settled"], json!(45 * 8), "claims go on from the warm-up to the end");
+    let settled = report["params"]["claims_settled"].as_u64().unwrap();
+    assert!(settled > 40 * 8 && settled <= 45 * 8, "claims go on from the warm-up to the end: {settled}");
     for series in [
         "generator open files",
         "generator tasks",

@@ -93,6 +93,22 @@ impl Running {
         report(self.dir.path())
     }
 
+    /// Sends it a signal again and again until it ends: two that come at once are heard as one.
+    #[track_caller]
+    pub(crate) fn insist(mut self, signal: Signal) -> Ended {
+        let env = Env::system();
+        let until = env.now() + PATIENCE;
+        loop {
+            self.signal(signal);
+            match self.lines.recv_timeout(Duration::from_millis(20)) {
+                Ok(line) => self.heard.push(line),
+                Err(RecvTimeoutError::Disconnected) => return self.end(),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            assert!(env.now() < until, "it does not end:\n{}", self.heard.join("\n"));
+        }
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
@@ -128,10 +144,22 @@ impl Ended {
         self.dir.path().join("report/report.json")
     }
 
+    /// What it said on stderr, without the lines that its servers printed. They warn of a slow disk or a route that is late
+    /// as they see fit, and none of that is the run's.
+    pub(crate) fn own_stderr(&self) -> String {
+        own(&self.stderr)
+    }
+
     /// What stands in the directory of the report.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         std::fs::read_dir(self.dir.path().join("report")).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
+}
+
+/// The lines of a log but those under the target of the servers.
+pub(crate) fn own(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().filter(|line| !line.contains(" nats_server: ")).collect();
+    lines.join("\n")
 }
 
 fn report(dir: &Path) -> Option<Value> {

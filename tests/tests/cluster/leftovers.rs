@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coordproto::answer::Unknown;
 use engine::broker::Member;
-use engine::env::Elapsed;
+use engine::env::{Elapsed, Env};
 use engine::jetstream::Kind;
 use engine::store::nats::{Nats, NatsBucket};
 use engine::store::{Bucket, BucketSpec, Certified, Expect, Put, Store, Write};
@@ -29,7 +29,7 @@ const CANCELLED: usize = 100;
 const BEGUN_FOR_ONE: usize = 50;
 const FLAPS: usize = 20;
 /// How long nothing may have changed for brokers to have settled.
-const SETTLED: Duration = Duration::from_secs(3);
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// A way to a member that can be cut.
 struct Line {
@@ -75,6 +75,26 @@ async fn opened(store: &Nats) -> NatsBucket {
 async fn seats(bucket: &NatsBucket, certified: &Certified) -> Result<usize, Unknown> {
     let by = bucket.env().now() + Duration::from_secs(10);
     bucket.list(&class("seat").filter(), certified, by).await.map(|listing| listing.entries.len())
+}
+
+/// How long the shortest of a few listings took, each of which is of so many seats or unknown.
+async fn shortest(env: Env, bucket: &NatsBucket, certified: &Certified, want: usize) -> Duration {
+    let mut shortest = None::<Duration>;
+    let until = env.now() + Duration::from_secs(60);
+    for _ in 0..3 {
+        let took = loop {
+            let began = env.now();
+            match seats(bucket, certified).await {
+                Ok(listed) => {
+                    assert_eq!(listed, want);
+                    break env.now().since(began);
+                }
+                Err(unknown) => assert!(env.now() < until, "{unknown}"),
+            }
+        };
+        shortest = Some(shortest.map_or(took, |shortest| shortest.min(took)));
+    }
+    shortest.expect("three were answered")
 }
 
 /// What listings may leave behind: subscriptions on the brokers, and whoever waits for an answer on the connections.
@@ -127,17 +147,23 @@ fn drains_that_are_cut_short_leave_nothing_behind() {
         for put in stream::iter(puts).buffered(256).collect::<Vec<_>>().await {
             assert!(matches!(put.expect("nothing is failing"), Put::Stored(_)));
         }
-        assert_eq!(seats(&bucket, &Certified::Leader).await, Ok(LARGE));
+        assert_eq!(definite(brokers, async || seats(&bucket, &Certified::Leader).await).await, LARGE);
         let baseline = settled(brokers, &[&store]).await;
-        let began = env.now();
-        assert_eq!(seats(&bucket, &Certified::Leader).await, Ok(LARGE));
-        let one = env.now().since(began);
+        // Once it is small, every listing that is answered in time says how long one takes at most.
+        let mut one = shortest(env.clone(), &bucket, &Certified::Leader, LARGE).await;
         let pulls = || store.jetstream().stats().of(Kind::ConsumerNext);
         let (before, mut cut) = (pulls(), 0);
         for _ in 0..CANCELLED * BEGUN_FOR_ONE {
-            cut +=
-                usize::from(env.within(env.now() + env.jitter(one), seats(&bucket, &Certified::Leader)).await.is_err());
-            if cut == CANCELLED && pulls() > before {
+            let began = env.now();
+            match env.within(began + env.jitter(one), seats(&bucket, &Certified::Leader)).await {
+                Err(Elapsed) => cut += 1,
+                Ok(Ok(listed)) => {
+                    assert_eq!(listed, LARGE);
+                    one = one.min(env.now().since(began));
+                }
+                Ok(Err(_unknown)) => {}
+            }
+            if cut >= CANCELLED && pulls() > before {
                 break;
             }
         }
@@ -164,41 +190,54 @@ fn listings_finished_cancelled_or_cut_off_leave_nothing_behind() {
             let put = bucket.put(&key, Write::Value("v".into()), Expect::Any).await.expect("nothing is failing");
             assert!(matches!(put, Put::Stored(_)));
         }
-        let barrier = bucket.barrier(bucket.deadline()).await.expect("nothing is failing");
+        let barrier = definite(brokers, async || bucket.barrier(bucket.deadline()).await).await;
         let strategies = [Certified::Leader, Certified::Quorum(barrier)];
         for certified in &strategies {
             for bucket in [&bucket, &cut_off] {
-                assert_eq!(seats(bucket, certified).await, Ok(SEATS));
+                assert_eq!(definite(brokers, async || seats(bucket, certified).await).await, SEATS);
             }
         }
         let baseline = settled(brokers, &stores).await;
         assert_eq!(baseline.waiting, 0, "nobody asks anything");
 
         let began = env.now();
-        let listings = stream::iter(0..LISTINGS).map(|n| seats(&bucket, &strategies[n % 2]));
-        let listed: Vec<_> = listings.buffer_unordered(8).collect().await;
-        let unknown = listed.iter().filter(|listed| listed.is_err()).count();
-        assert!(listed.iter().flatten().all(|listed| *listed == SEATS));
+        let listings = stream::iter(0..LISTINGS).map(async |n| {
+            let certified = &strategies[n % 2];
+            let first = seats(&bucket, certified).await;
+            // One of them, and not all that follow: a connection that a busy machine loses comes back.
+            let listed = match &first {
+                Ok(listed) => *listed,
+                Err(_) => definite(brokers, async || seats(&bucket, certified).await).await,
+            };
+            assert_eq!(listed, SEATS);
+            first.err()
+        });
+        let unknown: Vec<Unknown> = listings.buffer_unordered(8).filter_map(async |unknown| unknown).collect().await;
         // A member of a busy machine may be behind the barrier twice; nothing else is failing.
-        assert!(unknown * 100 < LISTINGS, "{unknown} unknown: {:?}", listed.iter().find(|listed| listed.is_err()));
+        assert!(unknown.len() * 100 < LISTINGS, "{} unknown: {:?}", unknown.len(), unknown.first());
+        let unknown = unknown.len();
         println!("{LISTINGS} listings, {unknown} unknown, in {:?}", env.now().since(began));
         println!("{:?}, {baseline:?} before", at_rest(brokers, &stores, baseline).await);
 
         for certified in &strategies {
-            let one = env.now();
-            seats(&bucket, certified).await.expect("nothing is failing");
-            let one = env.now().since(one);
+            let mut one = shortest(env.clone(), &bucket, certified, SEATS).await;
             let (most, mut begun, mut cut) = (CANCELLED / 2, 0, 0);
             while cut < most {
                 assert!(begun < most * BEGUN_FOR_ONE, "{cut} of {begun} were cut short: {certified:?}");
                 let batch = most - cut;
-                let ended: Vec<Result<_, Elapsed>> = stream::iter(0..batch)
-                    .map(|_| env.within(env.now() + env.jitter(one * 2), seats(&bucket, certified)))
+                let ended: Vec<(Result<_, Elapsed>, Duration)> = stream::iter(0..batch)
+                    .map(async |_| {
+                        let began = env.now();
+                        let ended = env.within(began + env.jitter(one * 2), seats(&bucket, certified)).await;
+                        (ended, env.now().since(began))
+                    })
                     .buffer_unordered(4)
                     .collect()
                     .await;
                 begun += batch;
-                cut += ended.iter().filter(|ended| ended.is_err()).count();
+                cut += ended.iter().filter(|(ended, _)| ended.is_err()).count();
+                let answered = ended.iter().filter(|(ended, _)| matches!(ended, Ok(Ok(_))));
+                one = answered.map(|(_, took)| *took).fold(one, Duration::min);
             }
             println!("{cut} of {begun} were cut short; {:?}", at_rest(brokers, &stores, baseline).await);
         }

@@ -22,7 +22,7 @@ use tests::{class, eventually, resource, terms, watch};
 use crate::{alone, alone_with_links, beside_others, claimed, definite};
 
 /// How long a watch may take to deliver what happened, or to say that it cannot.
-const NEWS_WITHIN: Duration = Duration::from_secs(10);
+const NEWS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Subjects under a bucket that no name escapes to are nobody's records: no listing shows them, and none fails of them.
 #[test]

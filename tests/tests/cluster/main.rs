@@ -83,6 +83,21 @@ async fn claimed(brokers: &Brokers, leases: &Leases<Nats>, ask: &Terms) -> Claim
     .await
 }
 
+/// Renews a lease that nobody else claims, and claims it again if that came too late for it.
+async fn still_held(brokers: &Brokers, leases: &Leases<Nats>, lease: Lease) -> Lease {
+    let until = lease.good_until();
+    let (answer, lease) = renewed(brokers, leases, lease).await;
+    if answer == Renew::Extended {
+        return lease;
+    }
+    assert!(brokers.env.now() >= until, "{}: lost before its time", lease.resource());
+    let ask = Terms::new(lease.resource().clone(), lease.owner(), leases.lease_ttl());
+    match claimed(brokers, leases, &ask).await {
+        Claim::Held(lease) => lease,
+        Claim::Refused(refusal) => panic!("{}: nobody else claims it: {refusal}", lease.resource()),
+    }
+}
+
 /// Renews until there is a definite answer.
 async fn renewed(brokers: &Brokers, leases: &Leases<Nats>, mut lease: Lease) -> (Renew, Lease) {
     let until = brokers.env.now() + Duration::from_secs(30);

@@ -1,5 +1,6 @@
 //! Every broker away, frozen or killed, and back with its data.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use coordproto::answer::Unknown;
@@ -11,8 +12,9 @@ use tests::{Brokers, class, held, refused, resource, terms};
 
 use crate::{alone, claimed, definite, renewed};
 
-/// The longest that a verb may keep its caller waiting when nobody answers: a listing's own bound, and the time to notice.
-const PATIENCE: Duration = Duration::from_secs(12);
+/// The longest that a verb may keep its caller waiting when nobody answers: a listing's own bound of some 10 s, the time to
+/// notice, and what a busy machine adds.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Asks everything at once, of a lease that is held and of things that are not.
 async fn every_verb_is_unknown(brokers: &Brokers, leases: &Leases<Nats>, lease: &Lease) {
@@ -62,7 +64,7 @@ fn an_outage_of_every_broker_is_unknown_and_afterwards_no_epoch_comes_twice() {
         let store = brokers.store().await;
         let ttl = Duration::from_secs(3);
         let short = brokers.leases(&store, &brokers.config("short", ttl)).await;
-        let long = brokers.leases(&store, &brokers.config("long", Duration::from_secs(120))).await;
+        let long = brokers.leases(&store, &brokers.config("long", Duration::from_secs(600))).await;
         let hold = async |leases: &Leases<Nats>, names: Vec<String>| {
             let asks: Vec<Terms> =
                 names.iter().map(|name| Terms::new(resource(name), "n1:1", leases.lease_ttl())).collect();
@@ -102,7 +104,11 @@ fn an_outage_of_every_broker_is_unknown_and_afterwards_no_epoch_comes_twice() {
             let peer = terms(&long, &name, "n2:1");
             let Claim::Refused(refusal) = claimed(brokers, &long, &peer).await else { panic!("{name} is held") };
             assert_eq!(refusal, Refusal::Held { by: "n1:1".to_owned(), epoch: Some(lease.epoch()) });
-            assert_eq!(definite(brokers, async || long.release(&lease).await).await, Release::Released, "{name}");
+            let in_doubt = Cell::new(false);
+            let release = async || long.release(&lease).await.inspect_err(|_| in_doubt.set(true));
+            let told = definite(brokers, release).await;
+            // One without an answer may have landed, and is not held when it is asked for again.
+            assert!(told == Release::Released || in_doubt.get() && told == Release::NotHeld, "{name}: {told:?}");
             let Claim::Held(next) = claimed(brokers, &long, &peer).await else { panic!("{name} was released") };
             assert!(next.epoch() > lease.epoch(), "{name}");
         });
@@ -115,7 +121,7 @@ fn an_outage_of_every_broker_is_unknown_and_afterwards_no_epoch_comes_twice() {
 #[test]
 fn what_a_killed_broker_brings_back_is_below_the_fence() {
     alone(1, async |brokers| {
-        let leases = brokers.leases(&brokers.store().await, &brokers.config("one", Duration::from_secs(60))).await;
+        let leases = brokers.leases(&brokers.store().await, &brokers.config("one", Duration::from_secs(600))).await;
         let names = ["seat", "node", "worker"].iter().flat_map(|kind| (0..10).map(move |i| format!("{kind}:s{i}")));
         let mut former = Vec::new();
         for name in names {

@@ -18,7 +18,7 @@ use tests::{Brokers, Fixture, cases, class, eventually, held, resource, terms};
 use crate::{alone, alone_with};
 
 /// How long a listing may take, whatever its size.
-const WITHIN: Duration = Duration::from_secs(10);
+const WITHIN: Duration = Duration::from_secs(60);
 
 /// One broker that is written to faster than it syncs: what is measured here are listings.
 fn one_broker() -> Settings {
@@ -104,7 +104,7 @@ fn what_a_broker_does_not_take_is_refused_by_record_size_and_limit() {
         let member = &brokers.members()[0];
         let config = brokers.cluster.directory().join(member.name()).join("nats.conf");
         // A lease whose record the broker takes for now.
-        let leases = brokers.leases(&brokers.store().await, &brokers.config("payload", Duration::from_secs(45))).await;
+        let leases = brokers.leases(&brokers.store().await, &brokers.config("payload", Duration::from_secs(600))).await;
         let ask = Terms { meta: Some("x".repeat(2 * MAX_PAYLOAD).into()), ..terms(&leases, "node:n1", "n1:1") };
         let lease = held(&leases, &ask).await;
         let mut config = OpenOptions::new().append(true).open(config).expect("the member's configuration");

@@ -17,14 +17,14 @@ use crate::{alone, claimed, definite, renewed};
 
 const PREFIX: &str = "storm";
 const STREAM: &str = "KV_storm_leases";
-const TTL: Duration = Duration::from_secs(60);
+const TTL: Duration = Duration::from_secs(600);
 
 const CLAIMERS: usize = 100;
 /// How many seats each of them claims; every seat has two claimers, at different members.
 const EACH: usize = 40;
 const SEATS: usize = CLAIMERS * EACH / 2;
 /// How long a watch may take to deliver what was missed, or to say that it cannot.
-const NEWS_WITHIN: Duration = Duration::from_secs(10);
+const NEWS_WITHIN: Duration = Duration::from_secs(30);
 
 /// A node connected to one member and no other.
 struct Node {

@@ -93,7 +93,7 @@ impl Stranger {
 #[test]
 fn a_leader_killed_or_frozen_under_renewals_costs_nobody_a_lease() {
     alone(3, async |brokers| {
-        let config = brokers.config("takeover", Duration::from_secs(60));
+        let config = brokers.config("takeover", Duration::from_secs(600));
         let mut nodes = Vec::new();
         for member in brokers.members() {
             let leases = brokers.leases(&brokers.store_at(member).await, &config).await;

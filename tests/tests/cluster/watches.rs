@@ -11,7 +11,6 @@ use coordproto::record::lease::LeaseRecord;
 use coordproto::record::seat_pause::{self, SeatPauseRecord};
 use coordproto::slot::LEASES;
 use engine::broker::Member;
-use engine::lease::Renew;
 use engine::slots::pauses::{Pause, PausedSeat, SeatPauses};
 use engine::store::follow::{Follow, News};
 use engine::store::nats::{Nats, NatsBucket};
@@ -19,13 +18,13 @@ use engine::store::{BucketSpec, Certified, Store};
 use futures_util::future::join_all;
 use tests::{Brokers, class, eventually, held, terms};
 
-use crate::{alone, beside_others, definite};
+use crate::{alone, beside_others, definite, still_held};
 
 /// How long after a pause everybody who follows has heard of it.
-const NEWS_WITHIN: Duration = Duration::from_secs(10);
+const NEWS_WITHIN: Duration = Duration::from_secs(30);
 
 /// How much later than its TTL a lapsed lease may still be listed: the broker's own delay, and a loaded machine's.
-const SLACK: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_secs(3);
 
 /// A node that follows: what it was told, and so takes to be paused.
 struct Follower {
@@ -241,6 +240,8 @@ fn a_lapsed_lease_is_told_to_nobody_and_is_off_the_list() {
         let leases = brokers.leases(&store, &config).await;
         let bucket = store.open(&BucketSpec::of(&LEASES, "unpushed", ttl, config.replicas)).await.expect("it opens");
         let dead = Box::pin(held(&leases, &terms(&leases, "node:n1", "n1:1"))).await;
+        // The broker counts from when it stored it, which is before it said so.
+        let lapses = brokers.env.now() + ttl;
         let mut alive = Box::pin(held(&leases, &terms(&leases, "node:n2", "n2:1"))).await;
         let mut follow = Follow::new(bucket, class("node").filter(), owner);
         let News::All { entries, .. } = follow.next().await else { panic!("nothing is failing") };
@@ -250,13 +251,15 @@ fn a_lapsed_lease_is_told_to_nobody_and_is_off_the_list() {
         // One TTL of looking goes on once the dead one is off the list.
         while off.is_none_or(|off| env.now().since(off) < ttl) {
             let began = env.now();
-            assert!(off.is_some() || began.since(dead.confirmed()) <= ttl + SLACK, "still listed");
-            assert_eq!(leases.renew(&mut alive).await.expect("nothing is failing"), Renew::Extended);
-            let nodes = Box::pin(leases.list(&class("node"), &Certified::Leader)).await.expect("nothing is failing");
-            assert!(nodes.iter().any(|view| view.owner == "n2:1"), "a node that renews is listed");
-            if off.is_none() && !nodes.iter().any(|view| view.owner == "n1:1") {
+            alive = still_held(brokers, &leases, alive).await;
+            let asked = env.now();
+            let nodes = definite(brokers, async || leases.list(&class("node"), &Certified::Leader).await).await;
+            let lists = |owner: &str| nodes.iter().any(|view| view.owner == owner);
+            assert!(lists("n2:1") || env.now() >= alive.good_until(), "a node that renews is listed");
+            if off.is_none() && !lists("n1:1") {
                 off = Some(env.now());
             }
+            assert!(!lists("n1:1") || asked <= lapses + SLACK, "still listed");
             // A tick, as far as anything is told meanwhile.
             while let Ok(news) = env.within(began + ttl / 10, follow.next()).await {
                 let News::Changed(key, Some(owner)) = news else { panic!("{news:?}") };

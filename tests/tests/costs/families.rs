@@ -12,6 +12,7 @@ use coordproto::record::position::{Admission, Floor, Hold, Maintenance, Maintena
 use coordproto::record::seat_pause::SeatPauseRecord;
 use coordproto::record::secret::{Sealed, SecretRecord};
 use coordproto::record::status::{ApplyStatus, StatusRecord};
+use coordproto::slot::Retention;
 use coordproto::tally::Ceilings;
 use coordproto::window::{Windows, Zone};
 use engine::slots::Settings;
@@ -100,7 +101,9 @@ fn names() -> impl Iterator<Item = String> {
 
 async fn valves(counted: &mut Counted, store: &Nats, settings: &Settings) {
     counted.family("Rate");
-    let valve = RateValve::open(store, settings).await.unwrap();
+    // Nothing that is counted ages away meanwhile, however slow the machine.
+    let retention = Retention { rate_window: SECOND * 60, ..settings.retention };
+    let valve = RateValve::open(store, &Settings { retention, ..settings.clone() }).await.unwrap();
     for operation in ["let one through, the first of its window", "let one through"] {
         let take = counted.of(operation, valve.allow("alpha", 2, SECOND, at())).await;
         assert_eq!(take.unwrap(), Take::Allowed);

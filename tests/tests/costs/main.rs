@@ -46,13 +46,17 @@ impl Counted {
 }
 
 impl Counted {
-    /// Measures what is asked more than once and changes nothing, and counts the cheapest: a member that has not heard of the
-    /// last write yet costs a listing a read of it, and the table is about a quiet cluster.
-    async fn least<T>(&mut self, operation: &str, work: impl AsyncFn() -> T) -> T {
-        let mut least: Option<(T, Cost)> = None;
-        for _ in 0..3 {
+    /// Measures what may be asked more than once and finds the same each time, and counts the cheapest: a member that has not
+    /// heard of the last write yet costs a listing a read of it, an answer that is late is asked for anew, and the table is
+    /// about a quiet cluster.
+    async fn least<T, E>(&mut self, operation: &str, work: impl AsyncFn() -> Result<T, E>) -> Result<T, E> {
+        let mut least: Option<(Result<T, E>, Cost)> = None;
+        for _ in 0..5 {
             let (output, cost) = Box::pin(Meter::measure(work())).await;
-            if least.as_ref().is_none_or(|(_, least)| cost.requests < least.requests) {
+            let cheaper = |(before, least): &(Result<T, E>, Cost)| {
+                output.is_ok() && (before.is_err() || cost.requests < least.requests)
+            };
+            if least.as_ref().is_none_or(cheaper) {
                 least = Some((output, cost));
             }
         }

@@ -36,7 +36,7 @@ fn a_pass_alone_is_short_on_a_broker_and_the_others_are_not() {
     // The few that are unknown may have asked for less. One request more of each is not lost in that.
     for (way, want, why) in [
         ("naive", 2.0, "a consumer is made and removed"),
-        ("quorum", 1.0, "a copy"),
+        ("quorum", 2.0, "a copy and an index"),
         ("leader", 3.0 + reads, "an index beside it, and reads"),
     ] {
         let took = ops[format!("listing/{way}")]["requests_per_op"].as_f64().unwrap();

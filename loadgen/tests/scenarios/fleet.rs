@@ -38,7 +38,9 @@ fn a_run_reports_the_same_on_stdout_and_on_disk_and_one_seed_is_one_schedule() {
     assert_eq!(report["ops"]["claim"]["scheduled"], json!(60));
     assert_eq!(report["ops"]["membership/leader"]["scheduled"], json!(3));
     let by_quorum = &report["ops"]["membership/quorum"];
-    assert_eq!(by_quorum["ok"], report["ops"]["presence"]["ok"]);
+    // A listing may begin in what is measured that stands on a renewal of the warm-up.
+    let in_all = |op: &str| ["warmup", "ops"].map(|part| report[part][op]["ok"].as_u64().unwrap()).iter().sum::<u64>();
+    assert_eq!(in_all("membership/quorum"), in_all("presence"));
     assert_eq!(by_quorum["requests_per_op"], json!(1.0), "the presence's renewal is its barrier");
     assert!(sum(&report, "ok") > 180, "three beats of 60 seats, and more");
     let server = &report["servers"][0];

@@ -17,6 +17,7 @@ use benches::plant::planted;
 use benches::rounds::{absorb, convicted, more};
 use benches::sampling::{Sampled, attempt};
 use benches::verdict::{Run, Wrong};
+use engine::broker::{Lookup, resolve};
 use engine::env::Env;
 use tokio::runtime::{Builder, Runtime};
 
@@ -72,7 +73,8 @@ fn gate(arguments: &[String]) -> Result<(), Vec<String>> {
     let began = env.now();
     let planted = planted().map_err(one)?;
     let baseline = TIMINGS.read().map_err(one)?;
-    let here = runtime().map_err(one)?.block_on(Box::pin(here(&env)));
+    let server = runtime().map_err(one)?.block_on(Box::pin(resolve(&Lookup::system(), &env)));
+    let here = here(server.ok().map(|binary| binary.version));
     let chosen = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| name.contains(argument));
     let every = every();
     let names: Vec<String> = every.iter().filter(|name| chosen(name)).cloned().collect();

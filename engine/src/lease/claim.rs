@@ -304,7 +304,10 @@ impl<B: Bucket> Attempt<'_, B> {
             Race::Newer(newer) => self.known = self.known.max(newer),
             // By a member that may not be the leader, and then the leader may still store it.
             Race::Vanished => self.landing = Landing::InFlight,
-            Race::InProcess => return Round::Busy,
+            Race::InProcess => {
+                self.landing = Landing::InFlight;
+                return Round::Busy;
+            }
         }
         Round::Again
     }
@@ -343,7 +346,7 @@ impl<B: Bucket> Inner<B> {
             protocol: self.gate.protocol,
             preferred: terms.preferred.clone(),
             meta: terms.meta.clone(),
-            acquired_at: Some(self.env.wall()),
+            acquired_at: Some(Timestamp::MAX),
         }
     }
 

@@ -75,7 +75,9 @@ impl<'a, B: Bucket> Pending<'a, B> {
 impl<B: Bucket> Drop for Pending<'_, B> {
     fn drop(&mut self) {
         let Some(Armed { last, stands }) = self.armed else { return };
-        let release = LeaseRecord { epoch: last, ..self.record.clone().released() }.encode();
+        // With the hint that was asked for: the one in force may be what made the record too large to be written.
+        let (released, preferred) = (self.record.clone().released(), self.terms.preferred.clone());
+        let release = LeaseRecord { epoch: last, preferred, ..released }.encode();
         let (owner, claim) = (self.record.owner.take(), self.record.claim.take());
         let written = Written { owner, claim, release, stands };
         let (inner, resource) = (self.inner.clone(), self.terms.resource.clone());

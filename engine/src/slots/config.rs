@@ -32,7 +32,7 @@ use jiff::Timestamp;
 
 use crate::env::Elapsed;
 use crate::slots::Settings;
-use crate::store::create::{Look, back_off, counts, look};
+use crate::store::create::{Look, back_off, look};
 use crate::store::{Bucket, Expect, OpenError, Put, Race, Store, Write, check_value};
 
 /// How often a lost race, or a body that is not found, is looked at again before the answer is unknown.
@@ -160,13 +160,11 @@ impl<S: Store> Activations<S> {
 
     async fn settle(&self, proposal: &Proposal, body: &Bytes, now: Timestamp) -> Result<Activation, Error> {
         let (bucket, mut lost) = (&self.bucket, None::<Race>);
-        let (env, by) = (bucket.env(), bucket.deadline());
-        let (mut rounds, mut tries) = (0, 0);
-        while rounds < ROUNDS {
-            (rounds, tries) = (rounds + 1, tries + 1);
+        let by = bucket.deadline();
+        for round in 0..ROUNDS {
             let seen = match lost {
                 None => bucket.get(&self.pointer).await?,
-                Some(race) => match look(bucket, &self.pointer, race, tries - 1).await? {
+                Some(race) => match look(bucket, &self.pointer, race, round).await? {
                     Look::Found(version) => Some(version),
                     Look::Nothing => None,
                     // What would be written now would lose again.
@@ -192,14 +190,22 @@ impl<S: Store> Activations<S> {
                 Err(error) => return Err(error),
             };
             let at = Expect::At(seen.map_or(0, |version| version.revision));
-            match bucket.put(&self.pointer, Write::Value(pointer.encode()), at).await? {
+            let mut tries = 0;
+            let put = loop {
+                match bucket.put(&self.pointer, Write::Value(pointer.encode()), at).await? {
+                    // A rival's write is under way: whatever becomes of it, the same is to be written until that is known.
+                    Put::Lost(Race::InProcess) if bucket.env().now() < by => back_off(bucket.env(), tries).await,
+                    put => break put,
+                }
+                tries += 1;
+            };
+            match put {
                 Put::Stored(epoch) => {
                     self.erase_others(&key, epoch).await;
                     return Ok(Activation::Activated(target(pointer, epoch)));
                 }
                 Put::Lost(race) => {
                     self.erase(&key, stored).await;
-                    rounds -= 1 - counts(env, race, by);
                     lost = Some(race);
                 }
             }

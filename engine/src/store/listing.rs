@@ -285,12 +285,13 @@ pub(super) async fn since<B: Bucket>(
     seq: u64,
     by: Mono,
 ) -> Result<Vec<(Key, Version)>, Unknown> {
-    let held = stand(bucket, filter, keys.to_vec(), Proof::Sequence(seq), by).await.map(|(held, _)| held);
-    held.map_err(|unknown| unknown.during("list", about(bucket, filter)))
+    let held = Box::pin(stand(bucket, filter, keys.to_vec(), Proof::Sequence(seq), by));
+    let held = bucket.env().within(by + LAST_WORD, held).await.unwrap_or_else(|_| Err(timeout()));
+    held.map(|(held, _)| held).map_err(|unknown| unknown.during("list", about(bucket, filter)))
 }
 
-/// What stands under `keys`, late enough for `proof`, and the sequence up to which it is known that nothing stands under the
-/// others.
+/// What stands under `keys`, late enough for `proof`, and the sequence up to which it is known of every other that nothing stands
+/// there: that of the earliest index which did not name one.
 async fn stand<B: Bucket>(
     bucket: &B,
     filter: &Filter,
@@ -298,7 +299,7 @@ async fn stand<B: Bucket>(
     proof: Proof<'_>,
     by: Mono,
 ) -> Result<(Vec<(Key, Version)>, u64), Unknown> {
-    let mut found = Vec::with_capacity(keys.len());
+    let (mut found, mut gone_at) = (Vec::with_capacity(keys.len()), None::<u64>);
     for try_ in 0..COPY_TRIES {
         catch_up(bucket, try_).await;
         let names: Vec<&str> = keys.iter().map(Key::as_str).collect();
@@ -306,13 +307,15 @@ async fn stand<B: Bucket>(
         let held: HashSet<&Key> = copied.iter().map(|(key, _)| key).collect();
         keys.retain(|key| !held.contains(key));
         found.extend(copied);
-        if keys.is_empty() {
-            return Ok((found, proof.sequence()));
+        if !keys.is_empty() {
+            let (index, lacking) = (index_since(bucket, filter, proof.sequence(), by).await?, keys.len());
+            keys = index.named_of(keys);
+            if keys.len() < lacking {
+                gone_at = Some(gone_at.map_or(index.last_seq, |before| before.min(index.last_seq)));
+            }
         }
-        let index = index_since(bucket, filter, proof.sequence(), by).await?;
-        keys = index.named_of(keys);
         if keys.is_empty() {
-            return Ok((found, index.last_seq));
+            return Ok((found, gone_at.unwrap_or(proof.sequence())));
         }
     }
     Err(doubt(Cause::Garbage(format!("{} keys that an index names and no copy holds", keys.len()).into())))
@@ -362,16 +365,19 @@ async fn quorum<B: Bucket>(bucket: &B, filter: &Filter, barrier: &Barrier, by: M
     Ok(Listing { entries: live(entries, filter), clock: index.clock, last_seq: barrier.revision })
 }
 
-/// The leader's index from `revision` or later.
+/// The leader's index from `revision` or later. Whoever answers and is behind is asked again, when it may have caught up, or
+/// another leads.
 async fn index_since<B: Bucket>(bucket: &B, filter: &Filter, revision: u64, by: Mono) -> Result<Index, Unknown> {
-    let mut index = bucket.index(filter, by).await?;
-    if let Err(Cause::Stale { .. }) = index.covers(revision) {
-        // Whoever answered is behind. Once more, when it may have caught up, or another leads.
-        bucket.env().sleep(CATCH_UP + bucket.env().jitter(CATCH_UP)).await;
-        index = bucket.index(filter, by).await?;
+    let mut stale = None;
+    for try_ in 0..COPY_TRIES {
+        catch_up(bucket, try_).await;
+        let index = bucket.index(filter, by).await?;
+        match index.covers(revision) {
+            Ok(()) => return Ok(index),
+            Err(cause) => stale = Some(cause),
+        }
     }
-    index.covers(revision).map_err(doubt)?;
-    Ok(index)
+    Err(doubt(stale.unwrap_or(Cause::Timeout)))
 }
 
 /// What makes a copy late enough to be believed.

@@ -291,7 +291,7 @@ pub async fn without_an_index_there_is_no_listing<S: Store>(t: Fixture<S>) {
     }
 }
 
-/// An index from before the barrier names too few keys. It is asked for once more, and then refused.
+/// An index from before the barrier names too few keys. It is asked for again, and in the end refused.
 pub async fn an_index_from_before_the_barrier_is_refused<S: Store>(t: Fixture<S>) {
     let (faulty, b, direct) = pair(&t, None).await;
     let all = seat_names(1_200);

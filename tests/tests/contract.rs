@@ -66,6 +66,7 @@ contract! {
     doubts {
         a_pass_that_goes_wrong_costs_no_key
         what_a_copy_lacks_is_nobodys_word
+        what_comes_back_while_another_is_looked_for_is_told
         a_silent_pass_is_ended_and_the_rest_is_read
         a_pass_whose_records_age_out_is_ended
         a_marker_from_the_past_hides_no_key

@@ -21,6 +21,7 @@ use coordproto::lease::{Step, Terms, ends_by_age, step};
 use coordproto::listing::Index;
 use coordproto::record::lease::{EpochRecord, LeaseRecord};
 use futures_util::future::{join, try_join};
+use jiff::Timestamp;
 use serde_json::Map;
 
 use super::gate::Older;

@@ -12,11 +12,11 @@ use engine::store::faulty::{Call, Fault, Faulty, Verb};
 use engine::store::listing::LIST_WITHIN;
 use engine::store::{Bucket, Certified, Copy, Expect, Store, Write};
 use futures_util::future::{join, join_all};
-use tokio::sync::watch;
+use tokio::sync::watch as signal;
 
 use super::listings::{barrier, fill, names, seat_names, seats, strategies};
 use super::stores::{bucket, bucket_through, key, stored, value};
-use crate::{Fixture, before_it_goes_on, class, eventually};
+use crate::{Fixture, before_it_goes_on, class, eventually, watch};
 
 /// How long after its deadline a listing is over at the latest: a moment for the last question to say why it has no answer.
 const LAST_WORD: Duration = Duration::from_millis(20);
@@ -123,6 +123,47 @@ pub async fn what_a_copy_lacks_is_nobodys_word<S: Store>(t: Fixture<S>) {
     faulty.choose(every(Verb::Copy, Fault::Split(0)));
     let short = b.since(&seats, &keys, seq, b.deadline()).await.unwrap_err();
     assert!(matches!(short.cause, Cause::Garbage(_)), "{short}");
+}
+
+/// Three keys are gone, and nobody's word is taken for it. One of them is known to be, and comes back while it is still asked
+/// about another: that is news, and whoever watches is told.
+pub async fn what_comes_back_while_another_is_looked_for_is_told<S: Store>(t: Fixture<S>) {
+    let (faulty, b, direct) = pair(&t, None).await;
+    let names = ["seat:a", "seat:b", "seat:c"];
+    for write in [value("v"), Write::Removal] {
+        for name in names {
+            stored(&direct, name, write.clone(), Expect::Any).await;
+        }
+    }
+    let (below, mut indexes, mut copies) = (direct, 0, 0);
+    faulty.choose(move |call| {
+        indexes += usize::from(call.verb == Verb::Index);
+        copies += usize::from(call.verb == Verb::Copy);
+        match call.verb {
+            // The newest alone is found to be gone. Of the others one is erased before they are looked for in an index.
+            Verb::Copy if copies == 1 => return Fault::Split(0),
+            Verb::Index if indexes == 2 => drop(before_it_goes_on(below.purge(&key(names[0]), u64::MAX - 1))),
+            // The other is once the first is back.
+            Verb::Copy if copies == 2 => before_it_goes_on(async {
+                stored(&below, names[0], value("again"), Expect::Any).await;
+                drop(below.purge(&key(names[1]), u64::MAX - 1).await);
+            }),
+            _ => {}
+        }
+        otherwise(call)
+    });
+    let mut watch = watch(&b, "seat").await.unwrap();
+    let listed = watch.listing.entries.iter().any(|(found, _)| *found == key(names[0]));
+    let told = async {
+        loop {
+            let (found, version) = watch.changes.next().await.expect("it goes on");
+            if found == key(names[0]) && version.value.is_some() {
+                return;
+            }
+        }
+    };
+    let by = t.env.now() + LIST_WITHIN;
+    assert!(listed || t.env.within(by, told).await.is_ok(), "nobody is told of a live key");
 }
 
 /// A pass that the broker has stopped feeding is ended five seconds after the later of the index's answer and the last
@@ -251,7 +292,7 @@ pub async fn without_a_consumer_a_listing_is_made_of_copies<S: Store>(t: Fixture
     let all = seat_names(5);
     let written = fill(&direct, &all).await;
     for fault in [Fault::DropRequest, Fault::Delay(Duration::from_secs(60)), Fault::Broken(0)] {
-        let (asked, copies) = watch::channel(0);
+        let (asked, copies) = signal::channel(0);
         let mut chosen = every(Verb::Pass, fault);
         faulty.choose(move |call| {
             asked.send_modify(|copies| *copies += usize::from(call.verb == Verb::Copy));

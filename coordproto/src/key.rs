@@ -64,8 +64,10 @@ impl Key {
     pub fn parse(raw: &str) -> Result<Key, BadArgument> {
         let mut offset = 0;
         for segment in raw.split('.') {
-            unescape(segment)
-                .map_err(|(at, rule)| BadArgument::new("key", raw, format!("{rule} at byte {}", offset + at)))?;
+            if !is_plain(segment) {
+                undone(segment)
+                    .map_err(|(at, rule)| BadArgument::new("key", raw, format!("{rule} at byte {}", offset + at)))?;
+            }
             offset += segment.len() + 1;
         }
         Ok(Key(raw.into()))
@@ -290,13 +292,19 @@ fn escape_into(segment: &str, out: &mut String) {
     }
 }
 
-/// What has no escape in it is its own name: nearly every segment, and nothing is copied to find that out.
 fn unescape(segment: &str) -> Result<Cow<'_, str>, (usize, &'static str)> {
+    if is_plain(segment) { Ok(Cow::Borrowed(segment)) } else { undone(segment).map(Cow::Owned) }
+}
+
+/// What has no escape in it is its own name: nearly every segment, and nothing is copied to find that out.
+fn is_plain(segment: &str) -> bool {
+    !segment.is_empty() && segment.bytes().all(is_literal)
+}
+
+/// A segment with its escapes undone.
+fn undone(segment: &str) -> Result<String, (usize, &'static str)> {
     if segment.is_empty() {
         return Err((0, "an empty segment"));
-    }
-    if segment.bytes().all(is_literal) {
-        return Ok(Cow::Borrowed(segment));
     }
     let raw = segment.as_bytes();
     let mut bytes = Vec::with_capacity(raw.len());
@@ -320,8 +328,7 @@ fn unescape(segment: &str) -> Result<Cow<'_, str>, (usize, &'static str)> {
             return Err((at, "a byte outside A-Z a-z 0-9 _ - ="));
         }
     }
-    let name = String::from_utf8(bytes);
-    name.map(Cow::Owned).map_err(|error| (error.utf8_error().valid_up_to(), "not UTF-8 once unescaped, counted"))
+    String::from_utf8(bytes).map_err(|error| (error.utf8_error().valid_up_to(), "not UTF-8 once unescaped, counted"))
 }
 
 fn hex(digit: u8) -> Option<u8> {

@@ -315,7 +315,7 @@ async fn stand<B: Bucket>(
             }
         }
         if keys.is_empty() {
-            return Ok((found, gone_at.unwrap_or(proof.sequence())));
+            return Ok((found, gone_at.unwrap_or_else(|| proof.sequence())));
         }
     }
     Err(doubt(Cause::Garbage(format!("{} keys that an index names and no copy holds", keys.len()).into())))

@@ -439,8 +439,8 @@ async fn copies<B: Bucket>(
     by: Mono,
 ) -> Result<Vec<(Key, Version)>, Unknown> {
     let chunks: Vec<_> = names.chunks(COPY_KEYS).map(|chunk| chunk_of(bucket, chunk, proof, by)).collect();
-    let chunks: Vec<_> = stream::iter(chunks).buffer_unordered(COPIES_AT_ONCE).try_collect().await?;
-    Ok(chunks.concat())
+    let chunks: Vec<Vec<_>> = stream::iter(chunks).buffer_unordered(COPIES_AT_ONCE).try_collect().await?;
+    Ok(chunks.into_iter().flatten().collect())
 }
 
 /// What members hold of as many keys as one answer carries, unless their values are large.
